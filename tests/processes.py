@@ -65,7 +65,7 @@ def run_code(
 ) -> Result:  # fmt: skip
     """Run Python code in `folder`; `fails`: whether it must. `fresh`: in an interpreter that imports PyTorch itself."""
     arguments = ["-W", warnings, "-W", _ALLOWED, "-c", textwrap.dedent(code)]
-    return _run(arguments, folder, environment, fails, timeout, fresh)
+    return run_python(arguments, folder, environment, fails, timeout, fresh)
 
 
 def run_file(
@@ -73,7 +73,7 @@ def run_file(
 ) -> Result:
     """Run Python code as the file `script.py` in `folder`, for what needs one; `fails`: whether it must."""
     (folder / "script.py").write_text(textwrap.dedent(code))
-    return _run(["script.py"], folder, environment, fails, timeout, fresh)
+    return run_python(["script.py"], folder, environment, fails, timeout, fresh)
 
 
 @functools.cache
@@ -82,14 +82,16 @@ def _server() -> ForkServer:
     return ForkServer("torch", "torch._dynamo")  # which each optimizer imports
 
 
-def _run(
-    arguments: list[str], folder: Path, environment: dict[str, str], fails: bool, timeout: float, fresh: bool
-) -> Result:
+def run_python(
+    arguments: list[str], folder: Path, environment: dict[str, str], fails: bool | None = False,
+    timeout: float = TIMEOUT_S, fresh: bool = True,
+) -> Result:  # fmt: skip
+    """Run Python with arguments in `folder`; `fails`: whether it must (None: it may). `fresh`: as of `run_code`."""
     fresh = fresh or not can_be_forked(environment, os.environ)
     ended = child.run(
         [sys.executable, "-X", "faulthandler", *arguments], env=environment, split=True, cwd=folder, seconds=timeout,
         farewell=_FAREWELL_S, server=None if fresh else _server(),
     )  # fmt: skip
     assert not ended.timed_out, f"{ended.how}: {ended.killed}\n{ended.output}{ended.errors}"
-    assert (ended.code != 0) == fails, ended.output + ended.errors
+    assert fails in (None, ended.code != 0), ended.output + ended.errors
     return Result(ended)

@@ -62,15 +62,8 @@ def run(case: Case, checks: Checks, part: str) -> None:
         if not any(t.requires_grad for t in tensors_of(arguments)):
             continue
         process = sample.output_process_fn_grad
-        outcome = check(
-            checks,
-            f"sample {i}",
-            _differentiating(op, process, clone=False),
-            arguments,
-            tol,
-            strides=False,
-            few=statistics_left <= 0,
-        )
+        program = _differentiating(op, process, clone=False)
+        outcome = check(checks, f"sample {i}", program, arguments, tol, strides=False, few=statistics_left <= 0)
         statistics_left -= outcome.used_random_numbers
         if op.inplace_variant is not None and op.supports_inplace_autograd and not sample.broadcasts_input:
             program = _differentiating(op.inplace_variant, process, clone=True)

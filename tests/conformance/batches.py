@@ -7,10 +7,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from tests.conformance.database import Case
+import torch
+from torch.utils._pytree import tree_map_only
+
+from commands.answering import say
+from openhpu import _C, counters, settings
+from tests.conformance import forward
+from tests.conformance.compare import Demand, Mismatch, Tolerance, compare
+from tests.conformance.database import Case, cases
+from tests.conformance.execute import attempt
 
 DTYPES = ("float32", "bfloat16", "int64")
 SIZE = 40
@@ -21,8 +28,6 @@ Result = dict[str, Any]
 
 def cases_like(family: str, own: str) -> list[Case]:
     """The cases of a family of the databases with each of DTYPES, as cases of the family `own`."""
-    from tests.conformance.database import Case, cases
-
     return [Case(own, case.name, case.dtype) for case in cases((family,)) if case.dtype in DTYPES]
 
 
@@ -58,16 +63,11 @@ class Ran(NamedTuple):
 
 def moved(before: dict[str, int]) -> dict[str, int]:
     """How far the counters have gone since `before`."""
-    from openhpu import counters
-
     return {name: value - before[name] for name, value in counters().items()}
 
 
 def policy(name: str) -> None:
     """When graphs are compiled from now on: "sync" or "off"."""
-    import torch
-
-    from openhpu import _C, settings
     from openhpu.compiler.client import client
 
     # The first use of the device in lazy mode, and the first capture in eager mode, set the environment's policy.
@@ -78,9 +78,6 @@ def policy(name: str) -> None:
 
 def wider(op: Any, case: Case) -> Any:
     """The tolerance of a case in compiled code: that rounds less often than one operator after the other."""
-    from tests.conformance import forward
-    from tests.conformance.compare import Tolerance
-
     wanted = forward.tolerance(op, case.torch_dtype)
     share = {"bfloat16": 2e-2, "float32": 1e-5}.get(case.dtype, 0.0)
     return Tolerance(wanted.atol, max(wanted.rtol or 0.0, share), of_largest=share)
@@ -109,8 +106,6 @@ def compared(c: Chosen, ran: Ran, device: str = "hpu") -> Result:
     if c.judge is not None:
         wrong = c.judge(ran)
         return failed(str(c.case), wrong) if wrong else result(str(c.case), samples=1, checked=1, recorded=c.recorded)
-    from tests.conformance.compare import Demand, Mismatch, compare
-
     strides = not c.case.family.endswith("backward")
     demand = Demand(c.tolerance, content=c.content, strides=strides, device=device)
     reference = {}
@@ -132,12 +127,6 @@ def compared(c: Chosen, ran: Ran, device: str = "hpu") -> Result:
 def _equals_float32(c: Chosen, ran: Ran, demand: Any) -> bool:
     """Whether a bfloat16 case gave what the CPU computes in float32, rounded at the end: then it is more precise than
     the CPU's bfloat16. PyTorch's tests of compiled operators take that reference, too (`reference_in_float`)."""
-    import torch
-    from torch.utils._pytree import tree_map_only
-
-    from tests.conformance.compare import Mismatch, compare
-    from tests.conformance.execute import attempt
-
     if c.case.dtype != "bfloat16":
         return False
 
@@ -154,8 +143,6 @@ def _equals_float32(c: Chosen, ran: Ran, demand: Any) -> bool:
 
 def on_host(value: Any) -> Any:
     """The expectation as the comparison wants it: tensors of the CPU, with the same strides."""
-    import torch
-
     if isinstance(value, torch.Tensor) and value.device.type == "hpu":
         return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype).copy_(value.detach())
     if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
@@ -179,9 +166,7 @@ def serve(choose: Callable[[Case], Chosen | Result | str], run: Callable[[list[C
 
     It says which case it chooses a sample of, and that it is at all of them ("") when it compiles.
     """
-    from commands.answering import say
     from tests.conformance import worker
-    from tests.conformance.database import Case
 
     def answer(cases: tuple[str, ...]) -> list[Result]:
         start = time.perf_counter()

@@ -5,18 +5,19 @@ twice: alone, its graph run operator by operator, which shows what Dynamo and th
 whose graphs run as recipes.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from tests.conformance import batches
+import torch
+
+from openhpu import counters
+from tests.conformance import batches, forward
+from tests.conformance.backward import ends_of
 from tests.conformance.batches import Chosen, Ran, Result, moved, policy
-
-if TYPE_CHECKING:
-    from tests.conformance.database import Case
-    from tests.conformance.execute import Arguments
+from tests.conformance.database import Case, operators
+from tests.conformance.execute import DEVICE, Arguments, Outcome, attempt, seed_all, settle, synchronize
+from tests.conformance.transfer import Transfer, tensors_of
 
 FORWARD, BACKWARD = FAMILIES = ("compile_forward", "compile_backward")
 CALLS = 3  # the first may find what no capture holds, the second captures, the third is the one that counts
@@ -39,11 +40,6 @@ def together(programs: list[Callable[[Any, str], Any]], device: str) -> Callable
 
 def finished(function: Any, given: list[Arguments], family: str, device: str) -> list[Any]:
     """Calls the function, and backward for all results at once; what is to be compared for each program."""
-    import torch
-
-    from tests.conformance.backward import ends_of
-    from tests.conformance.transfer import tensors_of
-
     outputs = function(given)
     if family != BACKWARD:
         return outputs
@@ -64,12 +60,6 @@ def finished(function: Any, given: list[Arguments], family: str, device: str) ->
 
 def choose(case: Case) -> Chosen | Result | str:
     """The first sample whose graph runs as a whole; a failure; or why there is no such sample."""
-    from openhpu import counters
-    from tests.conformance import forward
-    from tests.conformance.database import operators
-    from tests.conformance.execute import DEVICE, attempt
-    from tests.conformance.transfer import tensors_of
-
     op = operators()[case.name]
     why = "no sample"
     traced = 0
@@ -132,9 +122,6 @@ def _traced(chosen: Chosen) -> Chosen | Result | str:
 
 def _limit_of_torch(chosen: Chosen) -> str:
     """Why torch.compile can't do this on the CPU either, without any code of this device; empty if it can."""
-    import torch
-
-    from tests.conformance.execute import attempt
 
     def program(arguments: Arguments, device: str) -> Any:
         torch._dynamo.reset()
@@ -163,12 +150,7 @@ class Compiled(NamedTuple):
 
 def _compiled(chosen: list[Chosen]) -> Compiled:
     """Compiles the cases as one function and calls it."""
-    import torch
-
-    from openhpu import counters
     from openhpu.capture.torch_compile import FxGraphAnalyzer
-    from tests.conformance.execute import DEVICE, Outcome, seed_all, settle, synchronize
-    from tests.conformance.transfer import Transfer
 
     torch._dynamo.reset()
     plain = together([c.program for c in chosen], DEVICE)

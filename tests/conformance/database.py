@@ -98,19 +98,15 @@ def cases(families: tuple[str, ...] = FAMILIES) -> list[Case]:
     """All cases of the families, in a fixed order. The dtypes are those of the databases' HPU column."""
     found: list[Case] = []
     for family in families:
-        if family == "op_forward":
-            for name, op in operators().items():
-                found += [Case(family, name, d) for d in _sorted(op.supported_dtypes("hpu"))]
-        elif family == "op_backward":
-            for name, op in operators().items():
-                both = set(op.supported_backward_dtypes("hpu")) & set(op.supported_dtypes("hpu"))
-                found += [Case(family, name, d) for d in _sorted(both)]
-        elif family == "module":
-            for name, info in modules().items():
-                found += [Case(family, name, d) for d in _sorted(info.supported_dtypes("hpu"))]
-        elif family == "optimizer":
-            for name in optimizers():
-                found += [Case(family, name, d) for d in _sorted(OPTIMIZER_DTYPES)]
+        if family == "optimizer":
+            dtypes = dict.fromkeys(optimizers(), OPTIMIZER_DTYPES)
+        elif family in FAMILIES:
+            entries = modules() if family == "module" else operators()
+            dtypes = {name: set(entry.supported_dtypes("hpu")) for name, entry in entries.items()}
         else:
             raise ValueError(f"unknown family {family!r}; known: {', '.join(FAMILIES)}")
+        if family == "op_backward":
+            for name, op in operators().items():
+                dtypes[name] &= set(op.supported_backward_dtypes("hpu"))
+        found += [Case(family, name, d) for name, own in dtypes.items() for d in _sorted(own)]
     return found

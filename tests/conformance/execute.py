@@ -75,13 +75,13 @@ def seed_all(seed: int) -> None:
 def attempt(program: Program, arguments: Arguments, device: str, seed: int = 0) -> Outcome:
     """Runs `program` on its own copy of the arguments. An error of the queue belongs to this program."""
     if LAZY and device == DEVICE:
-        _attempt(program, arguments, device, seed)
-    return _attempt(program, arguments, device, seed)
+        attempt_once(program, Transfer(device)(arguments), device, seed)
+    return attempt_once(program, Transfer(device)(arguments), device, seed)
 
 
-def _attempt(program: Program, arguments: Arguments, device: str, seed: int) -> Outcome:
-    outcome = Outcome()
-    outcome.arguments = Transfer(device)(arguments)
+def attempt_once(program: Program, arguments: Arguments, device: str, seed: int = 0) -> Outcome:
+    """Runs `program` on these arguments, wherever they lie."""
+    outcome = Outcome(arguments=arguments)
     seed_all(seed)
     before = torch.get_rng_state() if device == "cpu" else None
     try:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from commands import ROOT
+from tests.conformance.database import operators
 from tests.conformance.pool import Result
 
 FLOORS = ROOT / "tests" / "expectations" / "floors.toml"
@@ -43,8 +44,6 @@ def kind(name: str) -> str:
     for title, pattern in _KINDS:
         if re.match(pattern, name):
             return title
-    from tests.conformance.database import operators
-
     info = type(operators()[name]).__name__
     return {
         "UnaryUfuncInfo": "elementwise, one operand", "BinaryUfuncInfo": "elementwise, two operands",

@@ -15,11 +15,10 @@ from tests.conformance.execute import (
     Outcome,
     Program,
     attempt,
+    attempt_once,
     check,
     same_error,
     seed_all,
-    settle,
-    synchronize,
 )
 from tests.conformance.outputs import out_programs
 from tests.conformance.transfer import OnHost
@@ -122,14 +121,13 @@ def run(case: Case, checks: Checks, part: str) -> None:
 
 def _variants(op: Any, checks: Checks, i: int, arguments: Arguments, tol: Tolerance, content: bool) -> None:
     seen = [op.op]
-    for name, function in (("method", op.method_variant), ("operator", op.operator_variant)):
+    for name, function, program in (
+        ("method", op.method_variant, calling), ("operator", op.operator_variant, calling),
+        ("in-place", op.inplace_variant, in_place), ("in-place operator", op.inplace_operator_variant, in_place),
+    ):  # fmt: skip
         if function is not None and function not in seen:
             seen.append(function)
-            check(checks, f"sample {i} {name}", calling(function), arguments, tol, content=content, few=True)
-    for name, function in (("in-place", op.inplace_variant), ("in-place operator", op.inplace_operator_variant)):
-        if function is not None and function not in seen:
-            seen.append(function)
-            check(checks, f"sample {i} {name}", in_place(function), arguments, tol, content=content, few=True)
+            check(checks, f"sample {i} {name}", program(function), arguments, tol, content=content, few=True)
 
 
 def _noncontiguous(op: Any, checks: Checks, i: int, sample: Any, tol: Tolerance, content: bool) -> None:
@@ -180,7 +178,7 @@ def _wrong_inputs(op: Any, checks: Checks) -> None:
         checks.checked += 1
         given = entry.sample_input
         before = counters()["operands_moved"]
-        actual = _as_is(op, (given.input, given.args, given.kwargs))
+        actual = attempt_once(calling(op), (given.input, given.args, given.kwargs), DEVICE)
         if actual.error is None and counters()["operands_moved"] > before:
             continue  # lazy mode moves operands that lie on the CPU
         if twins and type(actual.error) is type(reference[i].error):
@@ -188,15 +186,3 @@ def _wrong_inputs(op: Any, checks: Checks) -> None:
         if not isinstance(actual.error, entry.error_type):
             wanted = f"{entry.error_type.__name__} ({entry.error_regex})"
             checks.fail(f"error input {i} of {DEVICE}", f"expected {wanted}, got {actual.described() or 'no error'}")
-
-
-def _as_is(op: Any, arguments: Arguments) -> Outcome:
-    """Runs inputs that mix devices on purpose, without moving them."""
-    outcome = Outcome()
-    try:
-        calling(op)(arguments, DEVICE)
-        synchronize(DEVICE)
-    except Exception as e:
-        outcome.error = e.with_traceback(None)
-        settle(DEVICE)
-    return outcome

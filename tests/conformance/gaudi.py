@@ -5,21 +5,26 @@ a module (`python -m tests.conformance.gaudi PART THREADS`) it is the process th
 lazy mode, and through torch.compile.
 """
 
-from __future__ import annotations
-
 import functools
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
+import torch
+from torch._subclasses import FakeTensorMode
+from torch.utils._pytree import tree_map
 
-    from tests.conformance.batches import Chosen, Ran, Result
-    from tests.conformance.compare import Tolerance
-    from tests.conformance.database import Case
-    from tests.conformance.execute import Arguments, Checks, Outcome
+from openhpu import counters, events
+from tests.conformance import batches, compiled, gaudi_cells, recipes
+from tests.conformance.batches import Chosen, Ran, Result, moved, on_host
+from tests.conformance.compare import Demand, Mismatch, Tolerance, compare
+from tests.conformance.database import Case
+from tests.conformance.execute import DEVICE, Arguments, Checks, Outcome, attempt, lacks_kernel
+from tests.conformance.gaudi_cells import cast
+from tests.conformance.transfer import Transfer, tensors_of
+from tests.rotating import shards
 
 FLOAT8 = ("float8_e5m2", "float8_e4m3fn")
 # Results whose contents are whatever the memory held.
@@ -32,11 +37,8 @@ _CUT_OFF = ("torch.lerp", "torch.Tensor.lerp", "torch.Tensor.lerp_")
 
 
 def tolerance(case: Case) -> Tolerance:
-    from tests.conformance import gaudi_cells
-    from tests.conformance.compare import Tolerance
-
-    compiled = case.family in (gaudi_cells.RECIPE, gaudi_cells.COMPILE)
-    if compiled and case.name in _CUT_OFF and not case.torch_dtype.is_floating_point:
+    in_a_graph = case.family in (gaudi_cells.RECIPE, gaudi_cells.COMPILE)
+    if in_a_graph and case.name in _CUT_OFF and not case.torch_dtype.is_floating_point:
         return Tolerance(atol=1)
     share = _SHARE.get(case.dtype, 0.0)
     return Tolerance(None, share, of_largest=share / 2)
@@ -44,8 +46,6 @@ def tolerance(case: Case) -> Tolerance:
 
 def wider(case: Case) -> tuple[torch.dtype, ...]:
     """The dtypes whose results may stand for the cell's."""
-    import torch
-
     if case.torch_dtype.is_floating_point:
         return (torch.float64,)
     # Results that are int64 anyway, indices, are told from wider ones.
@@ -55,11 +55,6 @@ def wider(case: Case) -> tuple[torch.dtype, ...]:
 
 def references(case: Case, program: Callable[..., Any], arguments: Arguments) -> list[Outcome] | str:
     """What counts as right: the CPU's own result, and that in a wider dtype; or why this sample has none."""
-    import torch
-
-    from tests.conformance.execute import attempt, lacks_kernel
-    from tests.conformance.gaudi_cells import cast
-
     own = attempt(program, arguments, "cpu", case.seed)
     if own.error is not None and not lacks_kernel(own):
         return own.described()
@@ -81,11 +76,6 @@ def references(case: Case, program: Callable[..., Any], arguments: Arguments) ->
 
 def _rounded(wide: Any, own: Any, before: torch.dtype, after: torch.dtype) -> Any:
     """Tensors of a wide result in the dtype of the CPU's own result, or, if it has none, in the cell's."""
-    import torch
-    from torch.utils._pytree import tree_map
-
-    from tests.conformance.transfer import tensors_of
-
     twins = iter(tensors_of(own)) if len(tensors_of(own)) == len(tensors_of(wide)) else iter(())
 
     def one(leaf: Any) -> Any:
@@ -99,8 +89,6 @@ def _rounded(wide: Any, own: Any, before: torch.dtype, after: torch.dtype) -> An
 
 def difference(case: Case, accepted: list[Outcome], actual: Any, arguments: Any, device: str = "hpu") -> str | None:
     """None if the result is one of the accepted, else how it differs from the last: the one in the wider dtype."""
-    from tests.conformance.compare import Demand, Mismatch, compare
-
     content = case.name.rpartition(".")[2] not in UNINITIALISED
     content &= not accepted[0].used_random_numbers
     # A pinned tensor is the host's.
@@ -118,8 +106,6 @@ def difference(case: Case, accepted: list[Outcome], actual: Any, arguments: Any,
 
 def _comparable(value: Any) -> Any:
     """torch.testing does not compare tensors of 8-bit floats: as float32, beside a note of what they were."""
-    import torch
-    from torch.utils._pytree import tree_map
 
     def one(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor) and str(leaf.dtype).removeprefix("torch.") in FLOAT8:
@@ -131,11 +117,6 @@ def _comparable(value: Any) -> Any:
 
 def run(case: Case, checks: Checks, part: str) -> None:
     """The cell, operator by operator, in the process's mode."""
-    from openhpu import counters, events
-    from tests.conformance import gaudi_cells
-    from tests.conformance.batches import moved, on_host
-    from tests.conformance.execute import DEVICE, attempt
-
     program = gaudi_cells.program_of(case)
     why = "there is no sample"
     for arguments in gaudi_cells.arguments_of(case):
@@ -166,10 +147,6 @@ def run(case: Case, checks: Checks, part: str) -> None:
 
 def choose(case: Case) -> Chosen | Result | str:
     """The first sample that a graph can hold, its result if it is wrong operator by operator, or why there is none."""
-    from openhpu import counters
-    from tests.conformance import batches, gaudi_cells
-    from tests.conformance.execute import DEVICE, attempt
-
     program = gaudi_cells.program_of(case)
     # Why a graph can't hold a sample tells more than why the CPU refuses another one.
     why, refused = "", "there is no sample"
@@ -203,19 +180,9 @@ def choose(case: Case) -> Chosen | Result | str:
 
 def _limit_of_torch(program: Callable[..., Any], arguments: Arguments) -> str:
     """Why torch.compile traces this for no device: its fake tensors refuse it. Empty if they don't."""
-    import logging
-
-    import torch
-    from torch._subclasses import FakeTensorMode
-    from torch.utils._pytree import tree_map
-
-    from tests.conformance.execute import DEVICE
-    from tests.conformance.transfer import Transfer
-
     mode = FakeTensorMode()
     given = tree_map(
-        lambda value: mode.from_tensor(value) if isinstance(value, torch.Tensor) else value,
-        Transfer(DEVICE)(arguments),
+        lambda value: mode.from_tensor(value) if isinstance(value, torch.Tensor) else value, Transfer(DEVICE)(arguments)
     )
     logging.disable(logging.ERROR)
     try:
@@ -234,14 +201,10 @@ def _judge(case: Case, accepted: list[Outcome], ran: Ran) -> str | None:
 
 def fortieth(cases: list[Case]) -> list[Case]:
     """A fortieth of each family's cases: that of the commit, or that of CONFORMANCE_FORTIETH (0 to 39)."""
-    from tests.rotating.shards import commit
-
-    wanted = int(os.environ.get("CONFORMANCE_FORTIETH") or int(commit(), 16)) % 40
+    wanted = int(os.environ.get("CONFORMANCE_FORTIETH") or int(shards.commit(), 16)) % 40
     return [case for case in cases if case.seed % 40 == wanted]
 
 
 if __name__ == "__main__":
-    from tests.conformance import batches, compiled, recipes
-
     recorded = os.environ.get("PT_HPU_LAZY_MODE") == "1"
     batches.serve(choose, recipes.through_a_recipe if recorded else compiled.through_recipes)

@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from tests.conformance.transfer import OnHost
+
 Arguments = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 FACTORY = "a factory"  # in place of the first argument
@@ -48,14 +50,12 @@ def _with(size: tuple[int, ...], *args: Any, **kwargs: Any) -> Callable[[torch.d
 
 _SAMPLES: dict[str, list[Callable[[torch.dtype], Arguments]]] = {
     "torch.arange": [lambda d: (FACTORY, (0, 2 if d is torch.bool else 6), {"dtype": d})],
-    "torch.empty": [_factory(2, 3)],
+    **{key: [_factory(2, 3)] for key in ("torch.empty", "torch.ones", "torch.zeros")},
     "torch.empty_strided": [_factory((2, 3), (1, 2))],
     "torch.eye": [_factory(3, 4)],
     "torch.full": [lambda d: (FACTORY, ((2, 3), _fill(d)), {"dtype": d})],
     "torch.linspace": [_factory(1, 9, 5)],
     "torch.logspace": [_factory(0, 4, 5, base=2)],
-    "torch.ones": [_factory(2, 3)],
-    "torch.zeros": [_factory(2, 3)],
     "torch.randperm": [_factory(7)],
     "torch.scalar_tensor": [lambda d: (FACTORY, (_fill(d),), {"dtype": d})],
     "torch._efficientzerotensor": [_factory((2, 3))],
@@ -76,25 +76,19 @@ _SAMPLES: dict[str, list[Callable[[torch.dtype], Arguments]]] = {
     ],
     "torch.Tensor.copy_": [_call((3, 4), (3, 4)), lambda d: (numbers(d, 3), (numbers(torch.float32, 3),), {})],
     "torch.Tensor.item": [_with((1,))],
-    "torch.Tensor.pin_memory": [lambda d: (_OnHost(numbers(d, 3)), (), {})],
+    "torch.Tensor.pin_memory": [lambda d: (OnHost(numbers(d, 3)), (), {})],
     "torch.Tensor.T": [_with((2, 3))],
-    "torch.Tensor.new_empty": [_with((2,), (2, 3))],
-    "torch.Tensor.new_zeros": [_with((2,), (2, 3))],
-    "torch.Tensor.new_ones": [_with((2,), (2, 3))],
+    **{f"torch.Tensor.new_{what}": [_with((2,), (2, 3))] for what in ("empty", "zeros", "ones")},
     "torch.Tensor.new_full": [lambda d: (numbers(d, 2), ((2, 3), _fill(d)), {})],
     "torch.Tensor.new_empty_strided": [_with((2,), (2, 3), (1, 2))],
     "torch.Tensor.resize_": [_with((6,), (2, 3))],
     "torch.Tensor.put_": [lambda d: (numbers(d, 3, 4), (torch.tensor([0, 5]), numbers(d, 2)), {})],
-    "torch.is_complex": [_with((3,))],
-    "torch.is_floating_point": [_with((3,))],
+    **{key: [_with((3,))] for key in ("torch.is_complex", "torch.is_floating_point")},
     "torch.is_nonzero": [_with((1,))],
-    "torch.Tensor.is_complex": [_with((3,))],
-    "torch.Tensor.is_floating_point": [_with((3,))],
     "torch.result_type": [_call((3,), (3,))],
     "torch.meshgrid": [lambda d: (numbers(d, 3), (numbers(d, 2),), {"indexing": "ij"})],
     "torch.broadcast_tensors": [lambda d: (numbers(d, 3), (numbers(d, 2, 1),), {})],
-    "torch._unique": [_with((9,))],
-    "torch._unique2": [_with((9,))],
+    **{key: [_with((9,))] for key in ("torch._unique", "torch._unique2")},
     "torch._adaptive_avg_pool2d": [_with((2, 3, 6, 6), (2, 3))],
     "torch._adaptive_avg_pool3d": [_with((2, 3, 4, 6, 6), (2, 3, 2))],
     "torch.embedding_renorm_": [lambda d: (numbers(d, 6, 4), (torch.tensor([0, 2, 5]), 2.0, 2.0), {})],
@@ -133,12 +127,6 @@ _SAMPLES: dict[str, list[Callable[[torch.dtype], Arguments]]] = {
 
 def _boxes(dtype: torch.dtype) -> torch.Tensor:
     return torch.tensor([[0, 0, 4, 4], [0, 0, 4, 5], [2, 2, 6, 6], [2, 2, 7, 6]]).to(dtype)
-
-
-def _OnHost(tensor: torch.Tensor) -> Any:
-    from tests.conformance.transfer import OnHost
-
-    return OnHost(tensor)
 
 
 # Modules: arguments of the constructor, sizes of the inputs; a loss's second input may be indices.

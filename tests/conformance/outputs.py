@@ -15,43 +15,30 @@ def _filled(size: Any, dtype: torch.dtype, device: str) -> torch.Tensor:
     return torch.ones(size, dtype=dtype, device=device)
 
 
-def _exact(like: torch.Tensor, device: str) -> torch.Tensor:
-    return _filled(like.shape, like.dtype, device)
+def _wrong_size(like: torch.Tensor) -> tuple[int, ...]:
+    return (*like.shape[:-1], like.shape[-1] + 1) if like.dim() else (2,)
 
 
-def _empty(like: torch.Tensor, device: str) -> torch.Tensor:
-    return torch.empty(0, dtype=like.dtype, device=device)
+def _wrong_dtype(like: torch.Tensor) -> torch.dtype:
+    return torch.long if like.dtype.is_floating_point or like.dtype.is_complex else torch.float32
 
 
-def _wrong_size(like: torch.Tensor, device: str) -> torch.Tensor:
-    return _filled((*like.shape[:-1], like.shape[-1] + 1) if like.dim() else (2,), like.dtype, device)
+_FORMS: dict[str, Make] = {
+    "out": lambda like, device: _filled(like.shape, like.dtype, device),
+    "out empty": lambda like, device: torch.empty(0, dtype=like.dtype, device=device),
+    "out of a wrong size": lambda like, device: _filled(_wrong_size(like), like.dtype, device),
+    # The right size over every second element of a storage, so that a write to the gaps shows.
+    "out strided": lambda like, device: _filled((*like.shape, 2), like.dtype, device)[..., 0],
+    "out of a wrong dtype": lambda like, device: _filled(like.shape, _wrong_dtype(like), device),
+    "out of bool": lambda like, device: _filled(like.shape, torch.bool, device),
+}
+_KEEP_THEIR_MEMORY = ("out", "out strided")
 
 
-def _strided(like: torch.Tensor, device: str) -> torch.Tensor:
-    """The right size over every second element of a storage, so that a write to the gaps shows."""
-    wide = _filled((*like.shape, 2), like.dtype, device)
-    return wide[..., 0]
-
-
-def _wrong_dtype(like: torch.Tensor, device: str) -> torch.Tensor:
-    wrong = torch.long if like.dtype.is_floating_point or like.dtype.is_complex else torch.float32
-    return _filled(like.shape, wrong, device)
-
-
-def _bool_dtype(like: torch.Tensor, device: str) -> torch.Tensor:
-    return _filled(like.shape, torch.bool, device)
-
-
-_FORMS: tuple[tuple[str, Make], ...] = (
-    ("out", _exact), ("out empty", _empty), ("out of a wrong size", _wrong_size), ("out strided", _strided),
-    ("out of a wrong dtype", _wrong_dtype), ("out of bool", _bool_dtype),
-)  # fmt: skip
-
-
-def _program(op: Any, expected: Any, make: Make) -> Program:
+def _program(op: Any, expected: Any, form: str) -> Program:
     def program(arguments: Arguments, device: str) -> Any:
         single = isinstance(expected, torch.Tensor)
-        outs = [make(t, device) for t in ([expected] if single else expected)]
+        outs = [_FORMS[form](t, device) for t in ([expected] if single else expected)]
         before = [t.data_ptr() for t in outs]
         bases = [t._base for t in outs if t._base is not None]
         argument = outs[0] if single else (outs if isinstance(expected, list) else tuple(outs))
@@ -61,8 +48,8 @@ def _program(op: Any, expected: Any, make: Make) -> Program:
         results = [value] if isinstance(value, torch.Tensor) else list(value)
         # Which of the outputs are the given tensors, and which of them kept their memory.
         same = [r is o for r, o in zip(results, outs, strict=False)]
-        kept = [o.data_ptr() == p for o, p in zip(outs, before, strict=True) if o.numel() and make is not _empty]
-        return outs, bases, same, kept if make in (_exact, _strided) else []
+        kept = [o.data_ptr() == p for o, p in zip(outs, before, strict=True) if o.numel()]
+        return outs, bases, same, kept if form in _KEEP_THEIR_MEMORY else []
 
     return program
 
@@ -74,5 +61,5 @@ def out_programs(op: Any, expected: Any) -> Iterator[tuple[str, Program]]:
         return
     if not all(isinstance(t, torch.Tensor) and t.layout is torch.strided for t in values):
         return
-    for name, make in _FORMS:
-        yield name, _program(op, expected, make)
+    for form in _FORMS:
+        yield form, _program(op, expected, form)

@@ -6,6 +6,8 @@ import signal
 
 import torch
 
+from tests.conformance.database import operators
+
 PLANTS = ("wrong", "error", "crash")
 
 
@@ -17,8 +19,6 @@ def plant_if_asked() -> None:
 @functools.cache
 def plant(kind: str) -> None:
     """From now on torch.sin is wrong, raises, or ends the process, for operands on the device."""
-    from tests.conformance.database import operators
-
     op = operators()["sin"]
     right = op.op
 

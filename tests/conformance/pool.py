@@ -30,12 +30,7 @@ MODES: dict[str, dict[str, str]] = {
     "recipe": {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""},
     "compile": {"OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""},
 }
-MODES |= {
-    "gaudi_eager": MODES["eager"],
-    "gaudi_lazy": MODES["lazy"],
-    "gaudi_recipe": MODES["recipe"],
-    "gaudi_compile": MODES["compile"],
-}
+MODES |= {f"gaudi_{mode}": variables for mode, variables in MODES.items()}
 
 
 def environment(plant: str | None, mode: str = "eager") -> dict[str, str]:

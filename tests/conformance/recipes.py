@@ -3,16 +3,14 @@
 As a module (`python -m tests.conformance.recipes PART THREADS`) it is the process that does it.
 """
 
-from __future__ import annotations
-
 import warnings
-from typing import TYPE_CHECKING
 
-from tests.conformance import batches
+from openhpu import counters
+from tests.conformance import batches, forward
 from tests.conformance.batches import Chosen, Ran, Result, moved, policy
-
-if TYPE_CHECKING:
-    from tests.conformance.database import Case
+from tests.conformance.database import Case, operators
+from tests.conformance.execute import DEVICE, attempt, seed_all, synchronize
+from tests.conformance.transfer import Transfer
 
 FAMILY = "recipe"
 
@@ -24,12 +22,6 @@ def cases(families: tuple[str, ...] = (FAMILY,)) -> list[Case]:
 
 def choose(case: Case) -> Chosen | Result | str:
     """The first sample that is recorded without ending the graph, a failure, or why there is none."""
-    from openhpu import counters
-    from tests.conformance import forward
-    from tests.conformance.database import operators
-    from tests.conformance.execute import DEVICE, attempt, seed_all, synchronize
-    from tests.conformance.transfer import Transfer
-
     op = operators()[case.name]
     why = "no sample"
     for sample in forward.samples_of(op, case, batches.SAMPLES, requires_grad=False):
@@ -68,10 +60,6 @@ def choose(case: Case) -> Chosen | Result | str:
 
 def through_a_recipe(chosen: list[Chosen]) -> list[Ran] | str:
     """Records all samples as one graph; what its recipe gave, or why there is no recipe."""
-    from openhpu import counters
-    from tests.conformance.execute import DEVICE, seed_all, synchronize
-    from tests.conformance.transfer import Transfer
-
     given = [Transfer(DEVICE)(c.arguments) for c in chosen]
     synchronize(DEVICE)
     policy("sync")

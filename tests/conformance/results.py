@@ -8,7 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from commands import BUILD, kept
+from openhpu import _C
 from tests.conformance import floors
 from tests.conformance.pool import Result
 
@@ -17,10 +20,6 @@ FOLDER = BUILD / "conformance"
 
 def fingerprint() -> dict[str, str]:
     """What the results depend on: a run is resumed only with the same extension, suite and torch."""
-    import torch
-
-    from openhpu import _C
-
     suite = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         suite.update(path.read_bytes())

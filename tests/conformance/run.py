@@ -10,8 +10,6 @@ What is done is kept in build/conformance: a run that was ended goes on from the
 its end begins anew.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys
@@ -19,17 +17,14 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from commands.budget import Budget, end_with
 from commands.kept import KeptError
-from tests.conformance import batches, compiled, expectations, floors, gaudi, pool, recipes, results
+from tests.conformance import batches, compiled, expectations, floors, gaudi, gaudi_cells, pool, recipes, results, table
+from tests.conformance.database import FAMILIES, Case, cases
 from tests.conformance.planted import PLANTS
 from tests.conformance.pool import Result
 from tests.rotating.shards import commit
-
-if TYPE_CHECKING:
-    from tests.conformance.database import Case
 
 MINUTES = 60.0
 MODES = ("eager", "lazy", "compile", "gaudi")
@@ -47,8 +42,6 @@ CI_PARTS = 5
 
 
 def arguments(argv: list[str] | None) -> argparse.Namespace:
-    from tests.conformance.database import FAMILIES
-
     families = [*FAMILIES, *WALKED, *(family for families in BATCHED.values() for family in families)]
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.run", description=__doc__)
     parser.add_argument("--mode", choices=MODES, required=True)
@@ -83,9 +76,6 @@ def shard(text: str) -> tuple[int, int]:
 
 def families_of(mode: str) -> dict[str, Callable[[tuple[str, ...]], list[Case]]]:
     """The families of a mode, and what gives their cases."""
-    from tests.conformance import gaudi_cells
-    from tests.conformance.database import FAMILIES, cases
-
     if mode == "gaudi":
         return dict.fromkeys(gaudi_cells.FAMILIES, gaudi_cells.cases)
     if mode == "compile":
@@ -227,8 +217,6 @@ def within(budget: Budget, options: argparse.Namespace) -> int:
         if recorded:
             run.finish(wall_s)
     if recorded and options.part == "all":
-        from tests.conformance import table
-
         total = sum(len(cases((f,))) for f, cases in families_of(options.mode).items())
         table.write(run, reasons, options.jobs, total)
     if progress.done < progress.total:

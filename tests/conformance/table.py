@@ -1,4 +1,7 @@
-"""docs/conformance.md: every operator, module and optimizer, by dtype and mode."""
+"""docs/conformance.md and its like: every operator, module and optimizer, by dtype and mode.
+
+What a document says before the line of the versions, which begins with "torch ", is written there and stays.
+"""
 
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -10,12 +13,8 @@ from tests.conformance import results
 from tests.conformance.database import DTYPES, Case
 from tests.conformance.results import Run
 
-DOCUMENTS = {
-    "eager": ROOT / "docs" / "conformance.md",
-    "lazy": ROOT / "docs" / "conformance-lazy.md",
-    "compile": ROOT / "docs" / "conformance-compile.md",
-    "gaudi": ROOT / "docs" / "conformance-gaudi.md",
-}
+DOCUMENTS = {mode: ROOT / "docs" / f"conformance-{mode}.md" for mode in ("lazy", "compile", "gaudi")}
+DOCUMENTS["eager"] = ROOT / "docs" / "conformance.md"
 _TITLES = {
     "op_forward": "operators, forward", "op_backward": "operators, backward", "module": "modules",
     "optimizer": "optimizers", "recipe": "operators, compiled", "compile_forward": "operators, forward",
@@ -29,40 +28,6 @@ _FAMILIES = {
     "compile": ("compile_forward", "compile_backward"),
     "gaudi": ("gaudi_eager", "gaudi_lazy", "gaudi_recipe", "gaudi_compile"),
 }
-_INTRODUCTION = """\
-Written by `make conformance` (`python -m tests.conformance.run --mode eager`); do not edit. The cases are those of the
-installed torch's own databases: op_db, module_db and optim_db, with the dtypes of their HPU column. Each case runs on
-the device and on PyTorch's CPU. The test compares values at PyTorch's tolerances, shapes, dtypes, strides of forward
-results, aliasing, changed arguments and the class of errors.
-
-Operators also run on non-contiguous tensors, with `out=` (right, empty, wrong size, strided, wrong dtype, other
-device), as a method, in place, and with wrong inputs. Random operators are compared by shape, reproducibility and
-distribution. Expected failures are in `tests/expectations/skips.toml`, with their reasons."""
-_LAZY = """\
-Written by `make conformance MODE=lazy` (`python -m tests.conformance.run --mode lazy`); do not edit. The comparisons
-are those of [conformance.md](conformance.md), with `PT_HPU_LAZY_MODE=1`. Every program runs twice on the device. The
-first run learns the metadata of its operators. The second is recorded as a graph that runs node by node
-(`OPENHPU_COMPILE=off`), and this run is compared.
-
-The family "operators, compiled" takes a sample of each operator (float32, bfloat16, int64) through compiled recipes,
-many operators to a recipe, and compares it with the CPU."""
-_COMPILE = """\
-Written by `make conformance MODE=compile` (`python -m tests.conformance.run --mode compile`); do not edit. A sample of
-each operator of op_db is compiled by `torch.compile(backend="hpu_backend", fullgraph=True)`, in float32, bfloat16 and
-int64, with backward where it has gradients. It is compared with PyTorch's CPU without compilation.
-
-The test compares shapes, dtypes, strides of forward results, changed arguments, and values at PyTorch's tolerances.
-Values may also differ by 1e-5 in float32 and 2e-2 in bfloat16 of the result's largest magnitude, because fused code
-rounds at other places. The first comparison runs the captured graph alone, operator by operator. The second runs one
-function of up to 40 operators as compiled recipes, which the device's counters confirm. Random operators are compared
-with the same program, not compiled, on the device. An operator that no compiled graph can hold as a whole counts as
-skipped and is listed with the reason."""
-_GAUDI = """\
-Written by `make conformance MODE=gaudi`; do not edit. Every operator and dtype of Gaudi's table of supported operators
-(`src/openhpu/integration/data/gaudi-operator-support.csv`) runs on the device without a fallback: in eager mode,
-recorded, in recipes and through `torch.compile`. The reference is PyTorch's CPU device. Where its kernel lacks the
-dtype, it computes in a wider dtype and rounds once."""
-_INTRODUCTIONS = {"eager": _INTRODUCTION, "lazy": _LAZY, "compile": _COMPILE, "gaudi": _GAUDI}
 _NO_RECIPE = """\
 No sample of these operators fits into a graph as a whole. They are CPU fallbacks, have results whose sizes depend on
 values, are views and factories that run nothing on the device, or are refused by `torch.compile` itself."""
@@ -131,7 +96,7 @@ def render(runs: list[Run], reasons: dict[str, str], jobs: int, total: int | Non
     lines = [
         "# Conformance",
         "",
-        _INTRODUCTIONS[run.mode],
+        *_introduction(run.mode),
         "",
         f"torch {run.marks.get('torch')}, Python {run.marks.get('python')}; "
         + "; ".join(f"{r.mode}: {r.wall_s / 60:.0f} minutes with {jobs} workers" for r in runs)
@@ -160,6 +125,12 @@ def render(runs: list[Run], reasons: dict[str, str], jobs: int, total: int | Non
         if any(name.startswith(family) for name in run.results):
             lines += [f"## {title}", "", *_rows(runs, (family,), reasons), ""]
     return "\n".join(lines)
+
+
+def _introduction(mode: str) -> list[str]:
+    """What the document says so far before the results."""
+    said = DOCUMENTS[mode].read_text() if DOCUMENTS[mode].exists() else ""
+    return said.partition("# Conformance\n\n")[2].partition("\ntorch ")[0].splitlines()
 
 
 def _again(runs: list[Run]) -> str:

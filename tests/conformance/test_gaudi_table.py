@@ -1,11 +1,10 @@
 """Gaudi's table of operators and dtypes: a fortieth of its cells in every mode, chosen by the commit."""
 
-import sys
-
 import pytest
 
 from tests.conformance import gaudi, gaudi_cells
 from tests.conformance.database import Case
+from tests.conformance.test_conformance import check_family, run_part
 from tests.rotating import shards
 
 
@@ -36,17 +35,12 @@ def test_of_a_cell_in_no_graph_the_reason_is_that_of_a_sample_that_runs():
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
-    """All families at once: a process reads the databases for seconds."""
-    command = [sys.executable, "-m", "tests.conformance.run", "--mode", "gaudi", "--part", "ci"]
-    command += [text for family in gaudi_cells.FAMILIES for text in ("--family", family)]
-    return shards.run(command, tmp_path_factory.mktemp("build"))
+    return run_part("gaudi", gaudi_cells.FAMILIES, tmp_path_factory.mktemp("build"))
 
 
 @pytest.mark.parametrize("family", gaudi_cells.FAMILIES)
 def test_family(ran, family):
-    assert f"FAILED {family}:" not in ran.output, (ran.output + ran.errors)[-6000:]
-    (line,) = [line for line in ran.output.splitlines() if line.startswith(f"{family}: ")]
-    assert int(line.removeprefix(f"{family}: ").split(" passed, 0 failed")[0]) > 30
+    check_family(ran, family, 30)
 
 
 def test_nothing_else_went_wrong(ran):

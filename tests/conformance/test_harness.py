@@ -25,17 +25,12 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def started(folder, *command):
-    """The command in a process of its own."""
-    environment = {**os.environ, "COMMANDS_BUILD": str(folder)}
-    return child.start([sys.executable, *command], seconds=600, cwd=ROOT, split=True, env=environment)
-
-
 def test_a_wrong_result_fails_its_case_and_the_command(folder):
     """The plant is in sin: of the three cases that the choice names, one fails."""
-    options = ("--mode", "eager", "--part", "ci", "--jobs", "1", "-k", "op_forward:sin", "--family", "op_forward")
-    with started(folder, "-m", "tests.conformance.run", *options, "--plant", "wrong") as running:
-        ended = running.wait()
+    command = [sys.executable, "-m", "tests.conformance.run", "--mode", "eager", "--part", "ci", "--jobs", "1"]
+    command += ["-k", "op_forward:sin", "--family", "op_forward", "--plant", "wrong"]
+    environment = {**os.environ, "COMMANDS_BUILD": str(folder)}
+    ended = child.run(command, seconds=600, cwd=ROOT, split=True, env=environment)
     assert ended.code == 1, ended.errors
     assert "FAILED op_forward:sin:float32\n    sample 0: result: values" in ended.output
     passed, rest = ended.output.splitlines()[-1].split(" passed, ")
@@ -63,27 +58,26 @@ def test_a_hang_is_a_failure(monkeypatch):
     assert time.monotonic() - begin < 10  # it is killed, not waited for
 
 
-def test_a_wrong_result_of_compiled_code_fails_its_case_and_the_command(capsys):
-    options = ["--mode", "compile", "-k", "compile_forward:sin:float32", "--jobs", "1", "--plant", "wrong"]
+@pytest.mark.parametrize(
+    ("mode", "family", "plant", "said"),
+    [
+        ("compile", "compile_forward", "wrong", "result: values"),
+        ("compile", "compile_forward", "error", "an error on hpu alone: RuntimeError: planted"),
+        ("lazy", "recipe", "error", "an error on hpu alone: RuntimeError: planted"),
+    ],
+)
+def test_what_is_wrong_in_compiled_code_fails_its_case_and_the_command(mode, family, plant, said, capsys):
+    options = ["--mode", mode, "--family", family, "-k", f"{family}:sin:float32", "--jobs", "1", "--plant", plant]
     assert run.main(options) == 1
-    assert "FAILED compile_forward:sin:float32\n    result: values" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("mode", "family"), [("compile", "compile_forward"), ("lazy", "recipe")])
-def test_an_error_on_hpu_alone_fails_its_case(mode, family, capsys):
-    options = ["--mode", mode, "--family", family, "-k", f"{family}:sin:float32", "--jobs", "1", "--plant", "error"]
-    assert run.main(options) == 1
-    assert f"FAILED {family}:sin:float32\n    an error on hpu alone: RuntimeError: planted" in capsys.readouterr().out
+    assert f"FAILED {family}:sin:float32\n    {said}" in capsys.readouterr().out
 
 
 def test_what_ran_in_a_recipe_must_go_on_to():
     """Against the committed pages: `sin` is in recipes, `digamma` falls back to the CPU."""
     for family in floors.PAGES:
-        new = batches.result(f"{family}:sin:float32", outside="a CPU fallback")
-        assert results.verdict(new, {}, strict=False) == "failed"
+        new, known = (batches.result(f"{family}:{n}:float32", outside="a CPU fallback") for n in ("sin", "digamma"))
+        assert [results.verdict(one, {}, strict=False) for one in (new, known)] == ["failed", "skipped"]
         assert "does not list it" in results.problem(new, {})[0]
-        known = batches.result(f"{family}:digamma:float32", outside="a CPU fallback")
-        assert results.verdict(known, {}, strict=False) == "skipped"
 
 
 def test_a_family_of_operators_below_its_floor_is_told(tmp_path):
@@ -99,11 +93,10 @@ def test_a_family_of_operators_below_its_floor_is_told(tmp_path):
 
 
 def test_shards_are_all_cases_once():
-    options = run.arguments(["--mode", "eager", "--family", "optimizer"])
-    whole = run.chosen(options)
-    parts = [
-        run.chosen(run.arguments(["--mode", "eager", "--family", "optimizer", "--shard", f"{k}/3"])) for k in (1, 2, 3)
-    ]
+    options = ["--mode", "eager", "--family", "optimizer"]
+    whole, *parts = (
+        run.chosen(run.arguments(options + more)) for more in ([], *(["--shard", f"{k}/3"] for k in (1, 2, 3)))
+    )
     assert sorted(itertools.chain.from_iterable(parts)) == sorted(whole)
     assert all(parts)
     for wrong in ("0/3", "4/3", "3", "a/b"):

@@ -10,31 +10,31 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy
+import torch
+
 from commands import answering
+from openhpu import counters
+from tests.conformance import backward, forward, gaudi, modules, optimizers, planted
+from tests.conformance.database import Case
+from tests.conformance.execute import DEVICE, Checks, settle
+
+RUNNERS = {
+    "op_forward": forward.run, "op_backward": backward.run, "module": modules.run, "optimizer": optimizers.run,
+    "gaudi_eager": gaudi.run, "gaudi_lazy": gaudi.run,
+}  # fmt: skip
 
 
 def run_case(text: str, part: str) -> dict[str, Any]:
-    import numpy
-    import torch
-
-    from openhpu import counters
-    from tests.conformance import backward, forward, gaudi, modules, optimizers
-    from tests.conformance.database import Case
-    from tests.conformance.execute import DEVICE, Checks, settle
-
     case = Case.parse(text)
     checks = Checks()
-    runners = {
-        "op_forward": forward.run, "op_backward": backward.run, "module": modules.run, "optimizer": optimizers.run,
-        "gaudi_eager": gaudi.run, "gaudi_lazy": gaudi.run,
-    }  # fmt: skip
     random.seed(case.seed)
     numpy.random.seed(case.seed)
     torch.manual_seed(case.seed)
     start = time.perf_counter()
     recorded = counters()["ops_recorded"]
     try:
-        runners[case.family](case, checks, part)
+        RUNNERS[case.family](case, checks, part)
     except Exception as e:
         last = traceback.extract_tb(e.__traceback__)[-1]
         checks.fail("case", f"{type(e).__name__}: {' '.join(str(e).split())[:400]} ({last.name}, line {last.lineno})")
@@ -46,33 +46,21 @@ def run_case(text: str, part: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def quiet() -> None:
-    """Filters what the databases themselves provoke; the suite compares errors, not warnings."""
-    warnings.simplefilter("ignore")
-    import torch
+def serve(run: Callable[[tuple[str, ...]], list[dict[str, Any]]]) -> None:
+    """Answers "run" with the results of its cases, until the input ends. The process's arguments: PART THREADS.
 
+    What the databases themselves provoke is filtered: the suite compares errors, not warnings.
+    """
+    faulthandler.enable()
+    torch.set_num_threads(int(sys.argv[2]))
+    warnings.simplefilter("ignore")
     torch.set_warn_always(False)
 
+    def answer(*cases: str) -> dict[str, Any]:
+        planted.plant_if_asked()
+        return {"results": run(cases)}
 
-def serve(run: Callable[[tuple[str, ...]], list[dict[str, Any]]]) -> None:
-    """Answers "run" with the results of its cases, until the input ends. The process's arguments: PART THREADS."""
-    faulthandler.enable()
-
-    def answers() -> object:
-        import torch
-
-        from tests.conformance import planted
-
-        torch.set_num_threads(int(sys.argv[2]))
-        quiet()
-
-        def answer(*cases: str) -> dict[str, Any]:
-            planted.plant_if_asked()
-            return {"results": run(cases)}
-
-        return SimpleNamespace(run=answer)
-
-    answering.serve(answers)
+    answering.serve(lambda: SimpleNamespace(run=answer))
 
 
 def main() -> None:

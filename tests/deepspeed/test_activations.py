@@ -1,5 +1,7 @@
 """Activation checkpointing, in each of its forms, changes no gradient; it saves memory."""
 
+import types
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -7,30 +9,15 @@ import torch.distributed as dist
 from tests.deepspeed import training
 
 
-class Parallel:
-    """A model parallel group of all ranks: activations are parted among them."""
-
-    def __init__(self):
-        self.group = dist.new_group(list(range(dist.get_world_size())))
-        self.alone = [dist.new_group([rank]) for rank in range(dist.get_world_size())][dist.get_rank()]
-
-    def get_model_parallel_rank(self):
-        return dist.get_rank()
-
-    def get_model_parallel_world_size(self):
-        return dist.get_world_size()
-
-    def get_model_parallel_group(self):
-        return self.group
-
-    def get_data_parallel_rank(self):
-        return 0
-
-    def get_data_parallel_world_size(self):
-        return 1
-
-    def get_data_parallel_group(self):
-        return self.alone
+def all_ranks():
+    """A model parallel group of all ranks, with the methods that DeepSpeed asks for: activations are parted in it."""
+    size = dist.get_world_size()
+    group, *alone = (dist.new_group(members) for members in (list(range(size)), *([rank] for rank in range(size))))
+    return types.SimpleNamespace(
+        get_model_parallel_rank=dist.get_rank, get_model_parallel_world_size=lambda: size,
+        get_model_parallel_group=lambda: group, get_data_parallel_rank=lambda: 0,
+        get_data_parallel_world_size=lambda: 1, get_data_parallel_group=lambda: alone[dist.get_rank()],
+    )  # fmt: skip
 
 
 def gradients(options, parallel):
@@ -40,7 +27,7 @@ def gradients(options, parallel):
         net = training.model(layers=4, width=64).to(accelerator.device_name())
         numbers = torch.arange(8 * 16).view(8, 16).remainder(training.CHARACTERS).to(accelerator.device_name())
         settings = {"partition_activations": False, "contiguous_checkpointing": False} | options
-        deepspeed.checkpointing.configure(Parallel() if parallel else None, num_checkpoints=4, **settings)
+        deepspeed.checkpointing.configure(all_ranks() if parallel else None, num_checkpoints=4, **settings)
         found = []
         for checkpointed in (False, True):
             net.zero_grad()
@@ -64,11 +51,9 @@ FORMS = {
     "in host memory": {"partition_activations": True, "checkpoint_in_cpu": True},
     "parted": {"partition_activations": True},
     "parted, contiguous": {"partition_activations": True, "contiguous_checkpointing": True},
-    "parted, contiguous, in host memory": {
-        "partition_activations": True,
-        "contiguous_checkpointing": True,
-        "checkpoint_in_cpu": True,
-    },
+    "parted, contiguous, in host memory": dict.fromkeys(
+        ("partition_activations", "contiguous_checkpointing", "checkpoint_in_cpu"), True
+    ),
     "with waits and times": {"synchronize": True, "profile": True},
 }
 
@@ -88,7 +73,7 @@ def dropped():
         layer = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Dropout(0.5), torch.nn.Linear(64, 16))
         layer = layer.to("hpu")
         x = torch.ones(4, 16, device="hpu", requires_grad=True)
-        deepspeed.checkpointing.configure(Parallel(), partition_activations=False)
+        deepspeed.checkpointing.configure(all_ranks(), partition_activations=False)
         deepspeed.checkpointing.model_parallel_cuda_manual_seed(3)
         found = []
         for checkpointed in (False, True):

@@ -9,32 +9,26 @@ from tests.deepspeed import training
 
 def save(settings, folder, before=3, after=3):
     """Losses after a checkpoint, and the weights that it holds."""
-    with training.deepspeed_alone() as deepspeed:
-        net = training.model()
-        engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config=settings)
+    with training.engine_of(settings) as engine:
         training.steps(engine, before)
         engine.save_checkpoint(folder, tag="here", client_state={"note": "a text"})
-        weights = full_weights(deepspeed, engine)
-        losses = training.steps(engine, after, seed=1)
-        engine.destroy()
-        return losses, weights
+        weights = full_weights(engine)
+        return training.steps(engine, after, seed=1), weights
 
 
 def load(settings, folder, after=3, **how):
     """Losses after a checkpoint was loaded, what the client stored, and the weights."""
-    with training.deepspeed_alone() as deepspeed:
-        net = training.model(seed=7)
-        engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config=settings)
+    with training.engine_of(settings, training.model(seed=7)) as engine:
         path, client = engine.load_checkpoint(folder, **how)
         assert path is not None
-        weights = full_weights(deepspeed, engine)
-        losses = training.steps(engine, after, seed=1)
-        engine.destroy()
-        return losses, client.get("note"), weights
+        weights = full_weights(engine)
+        return training.steps(engine, after, seed=1), client.get("note"), weights
 
 
-def full_weights(deepspeed, engine):
+def full_weights(engine):
     """All weights, as lists, in float32."""
+    import deepspeed
+
     found = {}
     for name, parameter in engine.module.named_parameters():
         with deepspeed.zero.GatheredParameters(parameter, enabled=hasattr(parameter, "ds_id")):

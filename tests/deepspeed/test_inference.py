@@ -1,5 +1,7 @@
 """`deepspeed.init_inference`: on one device, parted by itself or by a policy, with injected kernels, in HPU graphs."""
 
+import contextlib
+
 import pytest
 import torch
 from torch import nn
@@ -53,22 +55,18 @@ def made(name):
 
     sizes = {"vocab_size": WORDS, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
     tokens = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    if name in ("llama", "grouped"):
-        config = hf.LlamaConfig(
-            **sizes, **tokens, intermediate_size=256, num_key_value_heads=4 if name == "llama" else 2,
-            max_position_embeddings=64,
-        )  # fmt: skip
-    elif name == "opt":
-        config = hf.OPTConfig(**sizes, **tokens, ffn_dim=256, word_embed_proj_dim=32, max_position_embeddings=64)
-    elif name == "neox":
-        config = hf.GPTNeoXConfig(**sizes, **tokens, intermediate_size=256, max_position_embeddings=64)
-    elif name == "gpt2":
-        config = hf.GPT2Config(vocab_size=WORDS, n_embd=32, n_layer=2, n_head=4, n_positions=64, use_cache=False)
-    elif name == "bert":
-        config = hf.BertConfig(**sizes, intermediate_size=256, max_position_embeddings=64, pad_token_id=0)
-        return hf.BertForMaskedLM(config).eval()
-    else:
-        raise ValueError(name)
+    wide = sizes | {"intermediate_size": 256, "max_position_embeddings": 64}
+    if name == "bert":
+        return hf.BertForMaskedLM(hf.BertConfig(**wide, pad_token_id=0)).eval()
+    config = {
+        "llama": lambda: hf.LlamaConfig(**wide, **tokens, num_key_value_heads=4),
+        "grouped": lambda: hf.LlamaConfig(**wide, **tokens, num_key_value_heads=2),
+        "opt": lambda: hf.OPTConfig(**sizes, **tokens, ffn_dim=256, word_embed_proj_dim=32, max_position_embeddings=64),
+        "neox": lambda: hf.GPTNeoXConfig(**wide, **tokens),
+        "gpt2": lambda: hf.GPT2Config(
+            vocab_size=WORDS, n_embd=32, n_layer=2, n_head=4, n_positions=64, use_cache=False
+        ),
+    }[name]()
     return hf.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
 
 
@@ -92,12 +90,18 @@ def expected(name, dtype=torch.float32):
     return scores(made(name).to(dtype), numbers())
 
 
+@contextlib.contextmanager
+def inference():
+    with training.deepspeed_alone() as deepspeed:
+        deepspeed.InferenceEngine.inference_mp_group = None  # that of the job before
+        yield deepspeed
+
+
 def inferred(name, graphs=False, policy=None, **arguments):
     """What each rank's engine computes, how many of its layers are parted, and how many graphs were replayed."""
     import openhpu
 
-    with training.deepspeed_alone() as deepspeed:
-        deepspeed.InferenceEngine.inference_mp_group = None  # that of the job before
+    with inference() as deepspeed:
         if policy:
             arguments["injection_policy"] = policies()[policy]
         engine = deepspeed.init_inference(made(name), **arguments)
@@ -114,16 +118,14 @@ def inferred(name, graphs=False, policy=None, **arguments):
 
 def generated(**arguments):
     """What each rank's engine writes, greedily."""
-    with training.deepspeed_alone() as deepspeed:
-        deepspeed.InferenceEngine.inference_mp_group = None
+    with inference() as deepspeed:
         engine = deepspeed.init_inference(made("llama"), dtype=torch.float, **arguments)
         return engine.generate(numbers().to("hpu"), max_new_tokens=8, do_sample=False).tolist()
 
 
 def compiled(**arguments):
     """What each rank's engine computes after `compile`, whose backend is hpu's."""
-    with training.deepspeed_alone() as deepspeed:
-        deepspeed.InferenceEngine.inference_mp_group = None
+    with inference() as deepspeed:
         engine = deepspeed.init_inference(made("own"), injection_policy=policies()["own"], **arguments)
         engine.compile()
         assert engine.is_compiled
@@ -132,8 +134,7 @@ def compiled(**arguments):
 
 def refused(**arguments):
     """The error of init_inference."""
-    with training.deepspeed_alone() as deepspeed:
-        deepspeed.InferenceEngine.inference_mp_group = None
+    with inference() as deepspeed:
         with pytest.raises(Exception) as error:
             deepspeed.init_inference(made("own"), **arguments)
         return f"{error.type.__name__}: {error.value}"
@@ -142,32 +143,22 @@ def refused(**arguments):
 def policies():
     import transformers.models.bert.modeling_bert as bert
 
-    return {
-        "own": {Block: (".out", ".down")},
-        "bert": {bert.BertLayer: ("attention.output.dense", "output.dense")},
-    }
+    return {"own": {Block: (".out", ".down")}, "bert": {bert.BertLayer: ("attention.output.dense", "output.dense")}}
 
 
 def close(found, wanted, rtol=1e-4, atol=1e-5):
     torch.testing.assert_close(torch.tensor(found), wanted, rtol=rtol, atol=atol)
 
 
-def check_parted(name, size, least, policy=None):
-    for found, parted, _ in on_hpu(
-        inferred, name, policy=policy, size=size, dtype=torch.float, tensor_parallel={"tp_size": size}
-    ):
+@pytest.mark.parametrize(("name", "least", "policy"), [
+    ("llama", 8, None), ("grouped", 8, None), ("opt", 8, None), ("neox", 8, None), ("own", 12, "own"),
+    ("bert", 12, "bert"),
+])  # fmt: skip
+def test_parted_by_itself_or_by_a_policy(name, least, policy):
+    arguments = {"policy": policy, "dtype": torch.float, "tensor_parallel": {"tp_size": 2}}
+    for found, parted, _ in on_hpu(inferred, name, **arguments):
         assert parted >= least
         close(found, expected(name))
-
-
-@pytest.mark.parametrize("name", ["llama", "grouped", "opt", "neox"])
-def test_parted_by_itself(name):
-    check_parted(name, 2, 8)
-
-
-@pytest.mark.parametrize("name", ["own", "bert"])
-def test_parted_by_a_policy(name):
-    check_parted(name, 2, 12, name)
 
 
 def test_injected_kernels():

@@ -19,17 +19,15 @@ def kept(settings, made):
         before = accelerator.memory_allocated()
         net = training.model(**made)
         number = sum(parameter.numel() for parameter in net.parameters())
-        engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config=settings)
-        training.steps(engine, 2)
-        accelerator.synchronize()
-        states = accelerator.memory_allocated() - before
-        for batch in training.batches(1):
-            engine.backward(training.loss_of(engine, *batch))
-            del batch
-        accelerator.synchronize()
-        with_gradients = accelerator.memory_allocated() - before
-        engine.destroy()
-        return number, states, with_gradients
+        with training.engine_of(settings, net) as engine:
+            training.steps(engine, 2)
+            accelerator.synchronize()
+            states = accelerator.memory_allocated() - before
+            for batch in training.batches(1):
+                engine.backward(training.loss_of(engine, *batch))
+                del batch
+            accelerator.synchronize()
+            return number, states, accelerator.memory_allocated() - before
 
 
 @pytest.mark.parametrize(("stage", "after_step", "after_backward"), [(1, 8, 9), (2, 8, 9), (3, 8, 8)])

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.deepspeed import training
+from tests.deepspeed.test_zero import agree
 
 
 class Start(torch.nn.Module):
@@ -28,12 +29,10 @@ def piped(settings, folder=None, stages=2, number=4):
         for seed in (1, 2):
             net = training.model(seed=seed)
             layers = [Start(net), *net.blocks, net.norm, net.head]
-            whole = deepspeed.pipe.PipelineModule(
-                layers=layers, num_stages=stages, loss_fn=entropy, partition_method="uniform"
-            )
-            engines.append(
-                deepspeed.initialize(model=whole, model_parameters=list(whole.parameters()), config=settings)[0]
-            )
+            how = {"num_stages": stages, "loss_fn": entropy, "partition_method": "uniform"}
+            whole = deepspeed.pipe.PipelineModule(layers=layers, **how)
+            made = deepspeed.initialize(model=whole, model_parameters=list(whole.parameters()), config=settings)
+            engines.append(made[0])
             if folder is None:
                 break
         data = iter([batch for _ in range(8) for batch in list(training.batches(8, seed=3))])
@@ -58,8 +57,7 @@ def settings(stage=0, precision="fp32"):
 @pytest.mark.parametrize(("stage", "precision"), [(0, "fp32"), (1, "fp32"), (0, "bf16"), (1, "bf16")])
 def test_two_stages(stage, precision):
     found, expected = (call(piped, settings(stage, precision)) for call in (training.on_hpu, training.on_cpu))
-    for mine, theirs in zip(found, expected, strict=True):
-        assert mine == pytest.approx(theirs, rel=1e-4 if precision == "fp32" else 1e-2)
+    agree(found, expected, precision)
 
 
 def test_resumed(tmp_path):

@@ -21,11 +21,14 @@ def reference(settings, size, number=6):
     return training.on_cpu(training.train, with_torch(json.loads(settings)), number, size=size)
 
 
+def agree(found, expected, precision):
+    """The losses of each rank, within the tolerance of the precision."""
+    assert found == [pytest.approx(losses, rel=training.TOLERANCE[precision]) for losses in expected]
+
+
 def same_as_cpu(settings, precision="fp32", size=2, number=6):
-    expected = reference(json.dumps(settings), size, number)
     found = training.on_hpu(training.train, settings, number, size=size)
-    for mine, theirs in zip(found, expected, strict=True):
-        assert mine == pytest.approx(theirs, rel=training.TOLERANCE[precision])
+    agree(found, reference(json.dumps(settings), size, number), precision)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -52,11 +55,8 @@ def test_fifty_steps(stage, precision, mean):
 @pytest.mark.parametrize("stage", [0, 2, 3])
 def test_accumulation_clipping_and_schedule(stage):
     schedule = {"warmup_min_lr": 0, "warmup_max_lr": 2e-3, "warmup_num_steps": 2, "total_num_steps": 4}
-    more = {
-        "gradient_accumulation_steps": 2,
-        "gradient_clipping": 0.1,
-        "scheduler": {"type": "WarmupDecayLR", "params": schedule | {"warmup_type": "linear"}},
-    }
+    scheduler = {"type": "WarmupDecayLR", "params": schedule | {"warmup_type": "linear"}}
+    more = {"gradient_accumulation_steps": 2, "gradient_clipping": 0.1, "scheduler": scheduler}
     same_as_cpu(training.config(stage, **more), number=8)
 
 
@@ -81,13 +81,9 @@ def test_one_stream():
 
 def scales(settings, number):
     """Loss scales after each step, losses, and how many steps were skipped."""
-    with training.deepspeed_alone() as deepspeed:
-        net = training.model()
-        engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config=settings)
+    with training.engine_of(settings) as engine:
         found = [(training.steps(engine, 1, seed)[0], engine.optimizer.cur_scale) for seed in range(number)]
-        skipped = engine.skipped_steps
-        engine.destroy()
-        return found, skipped
+        return found, engine.skipped_steps
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
@@ -104,5 +100,4 @@ def test_float16_scales_losses(stage):
         assert all(loss == loss for loss, _ in found)
     plain = training.on_hpu(training.train, training.config(stage), 6)
     half = training.on_hpu(training.train, training.config(stage, "fp16"), 6)
-    for mine, theirs in zip(half, plain, strict=True):
-        assert mine == pytest.approx(theirs, rel=training.TOLERANCE["fp16"])
+    agree(half, plain, "fp16")

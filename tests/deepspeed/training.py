@@ -147,6 +147,16 @@ def deepspeed_alone() -> Iterator[Any]:
             vars(importlib.import_module(name)).update({key: copy.copy(value) for key, value in values.items()})
 
 
+@contextlib.contextmanager
+def engine_of(settings: dict[str, Any], net: torch.nn.Module | None = None) -> Iterator[Any]:
+    """DeepSpeed's engine for a model with a configuration."""
+    with deepspeed_alone() as deepspeed:
+        net = model() if net is None else net
+        engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config=copy.deepcopy(settings))
+        yield engine
+        engine.destroy()
+
+
 def _values(module: Any) -> dict[str, Any]:
     plain = (type(None), bool, int, float, str, list, dict, set, tuple)
     return {
@@ -169,9 +179,5 @@ def steps(engine: Any, number: int, seed: int = 0) -> list[float]:
 
 def train(settings: dict[str, Any], number: int = 6, **made: Any) -> list[float]:
     """Losses of `number` micro batches with a configuration."""
-    with deepspeed_alone() as deepspeed:
-        net = model(**made)
-        engine, *_ = deepspeed.initialize(model=net, model_parameters=net.parameters(), config=copy.deepcopy(settings))
-        found = steps(engine, number)
-        engine.destroy()
-        return found
+    with engine_of(settings, model(**made)) as engine:
+        return steps(engine, number)

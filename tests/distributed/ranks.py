@@ -53,9 +53,16 @@ def _server() -> ForkServer:
     return ForkServer("torch", "torch._dynamo", **_OWN)
 
 
-def _start(command: list[str], variables: dict[str, str], fresh: bool = False, **more: Any) -> child.Child:
-    server = _server() if not fresh and can_be_forked(variables, os.environ | _OWN) else None
+def _start(command: list[str], variables: dict[str, str], **more: Any) -> child.Child:
+    server = _server() if can_be_forked(variables, os.environ | _OWN) else None
     return child.start([sys.executable, *command], cwd=ROOT, env=variables, server=server, **more)
+
+
+def _end(processes: list[child.Child]) -> None:
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.__exit__()
 
 
 _FIRST_PORT, _PORTS = 20_000, 12_000
@@ -92,12 +99,9 @@ def open_mpi(rank: int, size: int, port: int) -> dict[str, str]:
 
 
 class Pool:
-    """The processes of one number of ranks, with these environment variables beside those of the tests.
+    """The processes of one number of ranks, with these environment variables beside those of the tests."""
 
-    `fresh`: they import PyTorch themselves.
-    """
-
-    def __init__(self, size: int, variables: tuple[tuple[str, str], ...] = (), fresh: bool = False) -> None:
+    def __init__(self, size: int, variables: tuple[tuple[str, str], ...] = ()) -> None:
         self.size, self.variables = size, variables
         port = free_port()
         self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -111,7 +115,7 @@ class Pool:
                 listener.settimeout(0.2)
                 for rank in range(size):
                     variables_of_rank = environment(rank, size, port) | dict(variables)
-                    self.processes.append(_start(["-c", _SERVE, address], variables_of_rank, fresh, seconds=_LIFE_S))
+                    self.processes.append(_start(["-c", _SERVE, address], variables_of_rank, seconds=_LIFE_S))
                 self.connections = self._connect(listener)
         except BaseException:
             self.end()
@@ -167,10 +171,7 @@ class Pool:
         _pools.pop((self.size, self.variables), None)
         for connection in self.connections:
             connection.close()
-        for process in self.processes:
-            process.kill()
-        for process in self.processes:
-            process.__exit__()
+        _end(self.processes)
         self.folder.cleanup()
 
 
@@ -216,10 +217,7 @@ class Job:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for process in self.processes:
-            process.kill()
-        for process in self.processes:
-            process.__exit__()
+        _end(self.processes)
 
     def until_ready(self) -> None:
         for process in self.processes:
@@ -242,15 +240,22 @@ def run_job(code: str, codes: Sequence[int] = (0, 0), **options: Any) -> list[st
     return printed
 
 
-def ranks(size: int, backend: str | None = GROUP) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Run the test's body in `size` processes with a process group of this backend (None: without a group)."""
+def ranks(
+    size: int, backend: str | None = GROUP, around: Callable[[], Any] = contextlib.nullcontext
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run the test's body in `size` processes with a process group of this backend (None: without a group), in the
+    context that `around` makes."""
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        def body(*args: Any, **kwargs: Any) -> None:
+            with around():
+                test(*args, **kwargs)
+
         @functools.wraps(test)
         def run(*args: Any, **kwargs: Any) -> None:
             _pool(size, ()).run(_module(test), test.__qualname__, (args, kwargs), backend)
 
-        run.body = test  # type: ignore[attr-defined]
+        run.body = body  # type: ignore[attr-defined]
         return run
 
     return decorate
@@ -287,7 +292,8 @@ def serve(address: str) -> None:
     import torch.distributed as dist
 
     connection = Client(address, "AF_UNIX")
-    connection.send(int(os.environ["RANK"]))
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    connection.send(rank)
     launched = dict(os.environ)
     while True:
         os.environ.update(launched)  # a test's trainer may have removed what it takes for its own
@@ -300,13 +306,8 @@ def serve(address: str) -> None:
         gc.freeze()  # DeepSpeed and Lightning collect garbage often, and need not look at all modules each time
         try:
             if backend is not None:
-                dist.init_process_group(
-                    backend,
-                    store=dist.FileStore(store, int(os.environ["WORLD_SIZE"])),
-                    rank=int(os.environ["RANK"]),
-                    world_size=int(os.environ["WORLD_SIZE"]),
-                    timeout=timedelta(seconds=60),
-                )
+                place = {"store": dist.FileStore(store, size), "rank": rank, "world_size": size}
+                dist.init_process_group(backend, timeout=timedelta(seconds=60), **place)
             torch.manual_seed(0)
             function = getattr(importlib.import_module(module), name)
             value = getattr(function, "body", function)(*args, **kwargs)
@@ -320,7 +321,3 @@ def serve(address: str) -> None:
         connection.send((answer, value))
         if answer:
             return
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1])

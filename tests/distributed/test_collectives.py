@@ -31,7 +31,7 @@ def equal(found, expected):
     assert torch.equal(found, expected), (found, expected)
 
 
-@pytest.mark.parametrize("dtype", REDUCED, ids=str)
+@pytest.mark.parametrize("dtype", [*REDUCED, torch.bool], ids=str)
 @ranks(2)
 def test_all_reduce(dtype):
     rank = dist.get_rank()
@@ -40,7 +40,11 @@ def test_all_reduce(dtype):
         dist.ReduceOp.SUM: a + b, dist.ReduceOp.PRODUCT: a * b,
         dist.ReduceOp.MIN: torch.minimum(a, b), dist.ReduceOp.MAX: torch.maximum(a, b),
     }  # fmt: skip
-    if not dtype.is_floating_point:
+    if dtype is torch.bool:
+        cases = {dist.ReduceOp.SUM: a | b, dist.ReduceOp.PRODUCT: a & b, dist.ReduceOp.BXOR: a ^ b}
+        with pytest.raises(RuntimeError, match=r"Cannot use ReduceOp\.AVG with boolean inputs"):
+            dist.all_reduce(on_hpu(rank, dtype), dist.ReduceOp.AVG)
+    elif not dtype.is_floating_point:
         cases |= {dist.ReduceOp.BAND: a & b, dist.ReduceOp.BOR: a | b, dist.ReduceOp.BXOR: a ^ b}
         cases[dist.ReduceOp.AVG] = torch.div(a + b, 2, rounding_mode="trunc").to(dtype)
     else:
@@ -49,18 +53,6 @@ def test_all_reduce(dtype):
         x = on_hpu(rank, dtype)
         assert dist.all_reduce(x, op) is None
         equal(x, expected)
-
-
-@ranks(2)
-def test_all_reduce_of_bools():
-    rank = dist.get_rank()
-    a, b = values(0, torch.bool), values(1, torch.bool)
-    for op, expected in ((dist.ReduceOp.SUM, a | b), (dist.ReduceOp.PRODUCT, a & b), (dist.ReduceOp.BXOR, a ^ b)):
-        x = on_hpu(rank, torch.bool)
-        dist.all_reduce(x, op)
-        equal(x, expected)
-    with pytest.raises(RuntimeError, match=r"Cannot use ReduceOp\.AVG with boolean inputs"):
-        dist.all_reduce(on_hpu(rank, torch.bool), dist.ReduceOp.AVG)
 
 
 @pytest.mark.parametrize("dtype", MOVED, ids=str)
@@ -84,41 +76,32 @@ def test_what_is_only_moved_keeps_its_bits(dtype):
 
 
 @ranks(2)
-def test_reduce():
+def test_reduce_gather_and_scatter():
     rank = dist.get_rank()
+    for op, dst, expected in (
+        (dist.ReduceOp.SUM, 1, values(0) + values(1)), (dist.ReduceOp.AVG, 0, (values(0) + values(1)) / 2),
+    ):  # fmt: skip
+        x = on_hpu(rank)
+        dist.reduce(x, dst=dst, op=op)
+        if rank == dst:
+            equal(x, expected)
     x = on_hpu(rank)
-    dist.reduce(x, dst=1, op=dist.ReduceOp.SUM)
-    if rank == 1:
-        equal(x, values(0) + values(1))
-    x = on_hpu(rank)
-    dist.reduce(x, dst=0, op=dist.ReduceOp.AVG)
-    if rank == 0:
-        equal(x, (values(0) + values(1)) / 2)
+    outputs = [torch.zeros_like(x) for _ in range(2)] if rank == 0 else None
+    dist.gather(x, outputs, dst=0)
+    for other, out in enumerate(outputs or ()):
+        equal(out, values(other))
+    out = torch.zeros(3, 4, device="hpu")
+    dist.scatter(out, [on_hpu(5), on_hpu(6)] if rank == 1 else None, src=1)
+    equal(out, values(5 + rank))
 
 
 @ranks(2)
 def test_gathered_into_one_tensor():
-    rank = dist.get_rank()
-    x = on_hpu(rank)
     together = torch.cat([values(0), values(1)])
     for shape in ((6, 4), (2, 3, 4), (24,)):
         out = torch.zeros(shape, device="hpu")
-        dist.all_gather_into_tensor(out, x)
+        dist.all_gather_into_tensor(out, on_hpu(dist.get_rank()))
         equal(out, together.reshape(shape))
-
-
-@ranks(2)
-def test_gather_and_scatter():
-    rank = dist.get_rank()
-    x = on_hpu(rank)
-    outputs = [torch.zeros_like(x) for _ in range(2)] if rank == 0 else None
-    dist.gather(x, outputs, dst=0)
-    if rank == 0:
-        equal(outputs[0], values(0))
-        equal(outputs[1], values(1))
-    out = torch.zeros(3, 4, device="hpu")
-    dist.scatter(out, [on_hpu(5), on_hpu(6)] if rank == 1 else None, src=1)
-    equal(out, values(5 + rank))
 
 
 @pytest.mark.parametrize("op", ["SUM", "AVG", "MAX"])
@@ -143,7 +126,7 @@ def test_reduce_scatter(op):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int16, torch.bool], ids=str)
 @ranks(2)
-def test_all_to_all_of_unequal_parts(dtype):
+def test_parts_of_unequal_length(dtype):
     rank = dist.get_rank()
     sent = [1, 3] if rank == 0 else [2, 4]
     received = [1, 2] if rank == 0 else [3, 4]
@@ -152,12 +135,6 @@ def test_all_to_all_of_unequal_parts(dtype):
     dist.all_to_all_single(out, rows.to("hpu"), received, sent)
     from_0, from_1 = values(0, dtype, (4, 2)), values(1, dtype, (6, 2))
     equal(out, torch.cat([from_0[:1], from_1[:2]]) if rank == 0 else torch.cat([from_0[1:], from_1[2:]]))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.int16, torch.bool], ids=str)
-@ranks(2)
-def test_tensors_of_a_length_for_each_rank(dtype):
-    rank = dist.get_rank()
 
     def part(source, to):
         return values(3 * source + to, dtype, (1 + source + to, 2))

@@ -18,11 +18,8 @@ def make_model():
 
 
 def batches(rank, n=5, rows=8):
-    generator = torch.Generator().manual_seed(100 + rank)
-    return [
-        (torch.randn(rows, 20, generator=generator), torch.randint(0, 5, (rows,), generator=generator))
-        for _ in range(n)
-    ]
+    draw = {"generator": torch.Generator().manual_seed(100 + rank)}
+    return [(torch.randn(rows, 20, **draw), torch.randint(0, 5, (rows,), **draw)) for _ in range(n)]
 
 
 def train(model, device, rank, steps=5, **options):
@@ -43,10 +40,8 @@ def train(model, device, rank, steps=5, **options):
 
 
 def same(found, expected):
-    for a, b in zip(found[0], expected[0], strict=True):
-        assert a == pytest.approx(b, rel=1e-4)
-    for a, b in zip(found[1], expected[1], strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    assert found[0] == pytest.approx(expected[0], rel=1e-4)
+    torch.testing.assert_close(found[1], expected[1], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -67,18 +67,31 @@ STORES = {
 }
 
 
-@pytest.mark.parametrize("kind", STORES)
-def test_ctrl_c_ends_the_creation_of_a_group_to_which_a_rank_does_not_come(kind, tmp_path):
-    """It is pressed when this rank has written its address, and waits for that of the other one."""
-    own, other = STORES[kind]
-    code = f"""
-import os, signal, threading, time
+JOIN = """
+import os, signal, sys, threading, time
 from datetime import timedelta
 import torch
 import torch.distributed as dist
 import habana_frameworks.torch.distributed.hccl
 
-path = {str(tmp_path / "store")!r}
+path = sys.argv[1]
+def join(store, timeout):
+    dist.init_process_group("hccl", store=store, rank=1, world_size=2, timeout=timeout)
+"""
+
+
+def joining(code, folder):
+    """How a process ends that creates a group of which the other rank does not come."""
+    command = [sys.executable, "-c", JOIN + code, str(folder / "store")]
+    with child.start(command, seconds=PATIENCE_S, cwd=ROOT) as process:
+        return process.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_ctrl_c_ends_the_creation_of_a_group_to_which_a_rank_does_not_come(kind, tmp_path):
+    """It is pressed when this rank has written its address, and waits for that of the other one."""
+    own, other = STORES[kind]
+    code = f"""
 store = {own}
 other = {other}
 before = other.num_keys()
@@ -91,26 +104,16 @@ def press():
 threading.Thread(target=press).start()
 signal.signal(signal.SIGINT, signal.default_int_handler)
 try:
-    dist.init_process_group("hccl", store=store, rank=1, world_size=2, timeout=timedelta(seconds=1000))
+    join(store, timedelta(seconds=1000))
 except KeyboardInterrupt:
     print("heard", flush=True)
 """
-    with child.start([sys.executable, "-c", code], seconds=PATIENCE_S, cwd=ROOT) as process:
-        ended = process.wait(PATIENCE_S)
+    ended = joining(code, tmp_path)
     assert ended.code == 0 and "heard" in ended.output, ended.output
 
 
 def test_a_rank_that_does_not_come_to_the_creation_of_a_group(tmp_path):
-    code = f"""
-from datetime import timedelta
-import torch
-import torch.distributed as dist
-import habana_frameworks.torch.distributed.hccl
-store = dist.FileStore({str(tmp_path / "store")!r}, 2)
-dist.init_process_group("hccl", store=store, rank=1, world_size=2, timeout=timedelta(milliseconds=200))
-"""
-    with child.start([sys.executable, "-c", code], seconds=PATIENCE_S, cwd=ROOT) as process:
-        ended = process.wait(PATIENCE_S)
+    ended = joining("join(dist.FileStore(path, 2), timedelta(milliseconds=200))", tmp_path)
     assert ended.code == 1
     assert re.search(
         r"DistStoreError: wait timeout after 200ms, keys: \S+\. Another rank has not come to the creation of the "

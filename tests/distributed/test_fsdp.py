@@ -9,11 +9,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import (
-    FullyShardedDataParallel,
-    ShardingStrategy,
-    fully_shard,
-)
+from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, fully_shard
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
 
@@ -46,12 +42,8 @@ def sharded(**options):
     return FullyShardedDataParallel(make_model(), device_id=device, **options)
 
 
-def train(model, parameters, inputs):
-    return train_with(torch.optim.AdamW(parameters, lr=0.01), model, inputs)
-
-
-def train_with(optimizer, model, inputs):
-    losses = []
+def train(model, inputs):
+    optimizer, losses = torch.optim.AdamW(model.parameters(), lr=0.01), []
     for x in inputs:
         optimizer.zero_grad()
         loss = model(x).square().mean()
@@ -64,7 +56,7 @@ def train_with(optimizer, model, inputs):
 def expected_losses(world, steps=4):
     """The whole batch in one process: the mean over ranks of each rank's loss."""
     model, inputs = make_model(), [x.reshape(-1, 16) for x in batches(steps, world)]
-    return [loss.item() for loss in train(model, model.parameters(), inputs)]
+    return [loss.item() for loss in train(model, inputs)]
 
 
 def check_losses(losses, world, rel=1e-4):
@@ -81,7 +73,7 @@ def mine(inputs):
 @ranks(2)
 def test_fsdp(strategy):
     model = sharded(sharding_strategy=ShardingStrategy[strategy], auto_wrap_policy=ModuleWrapPolicy({Block}))
-    check_losses(train(model, model.parameters(), mine(batches(4, 2))), 2)
+    check_losses(train(model, mine(batches(4, 2))), 2)
 
 
 @ranks(2)
@@ -93,7 +85,7 @@ def test_fully_shard():
     fully_shard(model, mesh=mesh)
     held = sum(p.to_local().numel() for p in model.parameters())
     assert held <= sum(p.numel() for p in make_model().parameters()) * 0.6
-    check_losses(train(model, model.parameters(), mine(batches(4, 2))), 2)
+    check_losses(train(model, mine(batches(4, 2))), 2)
 
 
 @ranks(2)
@@ -161,16 +153,9 @@ def test_checkpoint_of_four_on_two(tmp_path):
     load_on_two(tmp_path)
 
 
-WAYS = ["fully_shard", "FullyShardedDataParallel"]
-
-
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["fully_shard", "FullyShardedDataParallel"])
 @ranks(4)
 def test_memory_is_a_quarter(way):
-    memory_is_a_share(way)
-
-
-def memory_is_a_share(way):
     """Parameters and gradients between steps, and AdamW's two moments: each rank holds its part of each."""
     size = dist.get_world_size()
     torch.hpu.synchronize()

@@ -59,17 +59,17 @@ def test_each_kind_in_one_graph():
 def test_parts_of_unequal_length_in_a_graph():
     rank = dist.get_rank()
     x = torch.full((3,), float(rank + 1), device="hpu")
-    sent, received = ([1, 2], [1, 2]) if rank == 0 else ([2, 1], [2, 1])
+    parts = [1, 2] if rank == 0 else [2, 1]  # sent and received
     graph = torch.hpu.HPUGraph()
     with torch.hpu.graph(graph):
         together = torch.zeros(3, device="hpu")
-        dist.all_to_all_single(together, x, received, sent)
+        dist.all_to_all_single(together, x, parts, parts)
         everywhere = [torch.zeros(1 + other, device="hpu") for other in range(2)]
         dist.all_gather(everywhere, x[: 1 + rank])
     for factor in (1.0, 3.0, 5.0):
         x.fill_((rank + 1) * factor)
         graph.replay()
-        assert together.tolist() == [factor * source for source, n in enumerate(received, 1) for _ in range(n)]
+        assert together.tolist() == [factor * source for source, n in enumerate(parts, 1) for _ in range(n)]
         assert [part.tolist() for part in everywhere] == [[factor], [2 * factor] * 2]
 
 

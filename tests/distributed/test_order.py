@@ -169,17 +169,13 @@ dist.destroy_process_group()
 
 
 def test_collectives_on_several_devices_of_a_process_begin_in_order(tmp_path):
-    environment = {**os.environ, "OPENHPU_DEVICE_COUNT": "2", "OMP_NUM_THREADS": "1"}
+    options = {"env": os.environ | {"OPENHPU_DEVICE_COUNT": "2", "OMP_NUM_THREADS": "1"}, "seconds": PATIENCE_S}
+    command = [sys.executable, "-c", SEVERAL_DEVICES]
     with contextlib.ExitStack() as stack:
         started = [
-            stack.enter_context(
-                child.start(
-                    [sys.executable, "-c", SEVERAL_DEVICES, str(rank), str(tmp_path / "store")],
-                    env=environment, seconds=PATIENCE_S,
-                )
-            )
+            stack.enter_context(child.start([*command, str(rank), str(tmp_path / "store")], **options))
             for rank in range(2)
-        ]  # fmt: skip
+        ]
         ended = [process.wait() for process in started]
         assert [each.code for each in ended] == [0, 0], ended
 
@@ -208,21 +204,16 @@ def test_an_error_names_rank_operator_and_line():
     dist.barrier()
 
 
+def ones(*size, **options):
+    return torch.ones(*size, device="hpu", **options)
+
+
 BAD = {
-    "layout": (lambda: dist.all_reduce(torch.ones(4, 4, device="hpu").t()[:2]), "must be contiguous"),
-    "dtype": (lambda: dist.all_reduce(torch.ones(2, dtype=torch.int16, device="hpu")), "not supported for HCCL"),
-    "operation": (
-        lambda: dist.all_reduce(torch.ones(2, device="hpu"), dist.ReduceOp.BAND),
-        "BAND with non-integral",
-    ),
-    "size": (
-        lambda: dist.all_gather_into_tensor(torch.ones(3, device="hpu"), torch.ones(2, device="hpu")),
-        "world_size",
-    ),
-    "splits": (
-        lambda: dist.all_to_all_single(torch.ones(3, device="hpu"), torch.ones(3, device="hpu")),
-        "split sizes",
-    ),
+    "layout": (lambda: dist.all_reduce(ones(4, 4).t()[:2]), "must be contiguous"),
+    "dtype": (lambda: dist.all_reduce(ones(2, dtype=torch.int16)), "not supported for HCCL"),
+    "operation": (lambda: dist.all_reduce(ones(2), dist.ReduceOp.BAND), "BAND with non-integral"),
+    "size": (lambda: dist.all_gather_into_tensor(ones(3), ones(2)), "world_size"),
+    "splits": (lambda: dist.all_to_all_single(ones(3), ones(3)), "split sizes"),
 }
 
 

@@ -6,6 +6,8 @@ from datetime import timedelta
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.distributed.ranks import call
@@ -25,59 +27,43 @@ def _step(model, optimizer, step):
     optimizer.zero_grad()
 
 
-def _train_with_a_difference(where, steps):
+def _train_with_a_difference(kind, where, steps=6):
+    """What is said of a parameter that rank 1 has changed before its third step, in DDP or in shards."""
     from openhpu.integration.distributed.replicas import ReplicasDiffer
 
     torch.manual_seed(1)
-    model = DistributedDataParallel(_model().to("hpu"))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    if kind == "DDP":
+        inner = _model().to("hpu")
+        model = DistributedDataParallel(inner)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    else:
+        model = inner = torch.nn.Linear(8, 4).to("hpu")
+        fully_shard(model, mesh=init_device_mesh("hpu", (2, 1), mesh_dim_names=("replicas", "shards")))
+        optimizer = torch.optim.AdamW(model.named_parameters(), lr=0.01)
     try:
         for step in range(steps):
             if step == 2 and where and dist.get_rank() == 1:
-                parameter = dict(model.module.named_parameters())[where]
+                parameter = inner.get_parameter(where)
                 with torch.no_grad():  # by one unit in the last place
-                    parameter.copy_(torch.nextafter(parameter.cpu(), torch.tensor(9.0)).to("hpu"))
+                    own = parameter if kind == "DDP" else parameter.to_local()
+                    own.copy_(torch.nextafter(own.cpu(), torch.tensor(9.0)).to("hpu"))
             _step(model, optimizer, step)
     except ReplicasDiffer as error:
         return str(error)
     return ""
 
 
-def test_a_planted_difference_is_named_on_every_rank():
-    found = call(_train_with_a_difference, "2.weight", 6, size=2, backend="hccl", variables=CHECKED)
+@pytest.mark.parametrize(
+    ("kind", "where", "when"), [("DDP", "2.weight", "before forward 4"), ("shards", "bias", "after step 4")]
+)
+def test_a_planted_difference_is_named_on_every_rank(kind, where, when):
+    found = call(_train_with_a_difference, kind, where, size=2, backend="hccl", variables=CHECKED)
     assert found[0] == found[1]
-    assert found[0].startswith("OPENHPU_CHECK_REPLICAS: before forward 4 '2.weight' differs between rank 0 and rank 1,")
+    assert found[0].startswith(f"OPENHPU_CHECK_REPLICAS: {when} '{where}' differs between rank 0 and rank 1,")
 
 
 def test_equal_replicas_are_no_error():
-    assert call(_train_with_a_difference, "", 6, size=2, backend="hccl", variables=CHECKED) == ["", ""]
-
-
-def _shard_with_a_difference():
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-
-    from openhpu.integration.distributed.replicas import ReplicasDiffer
-
-    torch.manual_seed(1)
-    model = torch.nn.Linear(8, 4).to("hpu")
-    fully_shard(model, mesh=init_device_mesh("hpu", (2, 1), mesh_dim_names=("replicas", "shards")))
-    optimizer = torch.optim.AdamW(model.named_parameters(), lr=0.01)
-    try:
-        for step in range(4):
-            if step == 2 and dist.get_rank() == 1:
-                with torch.no_grad():
-                    model.bias.to_local().add_(1.0)
-            _step(model, optimizer, step)
-    except ReplicasDiffer as error:
-        return str(error)
-    return ""
-
-
-def test_a_difference_between_replicas_of_shards_is_named():
-    found = call(_shard_with_a_difference, size=2, backend="hccl", variables=CHECKED)
-    assert found[0] == found[1]
-    assert found[0].startswith("OPENHPU_CHECK_REPLICAS: after step 4 'bias' differs between rank 0 and rank 1,")
+    assert call(_train_with_a_difference, "DDP", "", size=2, backend="hccl", variables=CHECKED) == ["", ""]
 
 
 def _train(kind):
@@ -97,29 +83,21 @@ def _train(kind):
 
     group = dist.new_group(timeout=timedelta(minutes=1))
     torch.manual_seed(0)
-    inner = torch.nn.Sequential(
-        torch.nn.Linear(16, 32), torch.nn.LayerNorm(32), torch.nn.GELU(), torch.nn.Linear(32, 8)
-    )
+    layers = torch.nn.Linear(16, 32), torch.nn.LayerNorm(32), torch.nn.GELU(), torch.nn.Linear(32, 8)
+    inner = torch.nn.Sequential(*layers).to("hpu")
     generator = torch.Generator().manual_seed(dist.get_rank())
-    inner = inner.to("hpu")
-    model = inner
-    options = {"lr": 1e-2, "weight_decay": 0.1}
-    if kind == "DDP":
-        model = DistributedDataParallel(inner, process_group=group)
-        optimizer = torch.optim.AdamW(model.parameters(), **options)
-    elif kind == "ZeRO 1":
-        from torch.distributed.optim import ZeroRedundancyOptimizer
-
-        model = DistributedDataParallel(inner, process_group=group)
-        optimizer = ZeroRedundancyOptimizer(
-            model.parameters(), optimizer_class=torch.optim.AdamW, process_group=group, **options
-        )
+    if kind == "ZeRO 3":
+        sharding = {"use_orig_params": True, "device_id": torch.device("hpu")}
+        model = FullyShardedDataParallel(inner, process_group=group, **sharding)
     else:
-        from torch.distributed.fsdp import FullyShardedDataParallel
+        model = DistributedDataParallel(inner, process_group=group)
+    options = {"lr": 1e-2, "weight_decay": 0.1}
+    if kind == "ZeRO 1":
+        from torch.distributed.optim import ZeroRedundancyOptimizer  # which warns when it is imported
 
-        model = FullyShardedDataParallel(
-            inner, process_group=group, use_orig_params=True, device_id=torch.device("hpu")
-        )
+        options |= {"optimizer_class": torch.optim.AdamW, "process_group": group}
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), **options)
+    else:
         optimizer = torch.optim.AdamW(model.parameters(), **options)
     taken, left = [], 16
     deadline = time.monotonic() + 90

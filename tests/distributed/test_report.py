@@ -2,10 +2,9 @@
 
 import json
 import os
-import subprocess
-import sys
 
 from tests.distributed.ranks import ROOT
+from tests.processes import run_python
 
 SCRIPT = """
 import os, time
@@ -30,22 +29,16 @@ dist.destroy_process_group()
 def test_collectives_by_line_and_who_came_last(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    command = [sys.executable, "-m", "openhpu", "run", "--json", "--report", "page.html", "--"]
-    run = subprocess.run(
-        [*command, "torchrun", "--nproc-per-node", "2", str(script)],
-        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120, env=_environment(),
-    )  # fmt: skip
-    first = json.loads(run.stdout)
+    command = ["-m", "openhpu", "run", "--json", "--report", "page.html", "--"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    run = run_python([*command, "torchrun", "--nproc-per-node", "2", str(script)], tmp_path, environment)
+    first = json.loads(run.out)
     documents = [first, *first["other_processes"]]
     assert [document["process"]["rank"] for document in documents] == [0, 1]
     for document in documents:
         (row,) = document["collectives"]
         assert (row["op"], row["line"], row["count"], row["bytes"]) == ("hccl::allreduce", 15, 3, 3 * 4096)
-    assert "--- all ranks" in run.stderr
-    assert "script.py:15: hccl::allreduce, 3 times, 12.0 KiB" in run.stderr
-    assert "of it for rank 1" in run.stderr  # the one that slept
+    assert "--- all ranks" in run.err
+    assert "script.py:15: hccl::allreduce, 3 times, 12.0 KiB" in run.err
+    assert "of it for rank 1" in run.err  # the one that slept
     assert "<h2>Collectives</h2>" in (tmp_path / "page-rank0.html").read_text()
-
-
-def _environment():
-    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

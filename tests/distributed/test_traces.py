@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import torch
 import torch.distributed as dist
@@ -11,6 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from tests import traces
 from tests.distributed.ranks import ROOT, ranks
+from tests.processes import run_python
 
 SCRIPT = """
 import torch
@@ -35,17 +34,14 @@ def test_traces_of_ranks(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HABANA_PROFILE": "1"}
-    subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(script)],
-        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120, env=environment,
-    )  # fmt: skip
+    run_python(["-m", "torch.distributed.run", "--nproc-per-node", "2", str(script)], tmp_path, environment)
     for rank in range(2):
         check_profile(traces.events_of(tmp_path / f"torch-{rank}.json"), rank)
     files = sorted(tmp_path.glob("default_profiling_rank?_*.hltv"))
     assert len(files) == 2
     merged = tmp_path / "merged.json"
-    command = [sys.executable, "-m", "openhpu", "trace", "merge", *map(str, files), "-o", str(merged)]
-    subprocess.run(command, env=environment | {"HABANA_PROFILE": ""}, check=True, timeout=60)
+    command = ["-m", "openhpu", "trace", "merge", *map(str, files), "-o", str(merged)]
+    run_python(command, tmp_path, environment | {"HABANA_PROFILE": ""})
     check_merged(traces.events_of(merged))
 
 

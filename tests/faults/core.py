@@ -69,13 +69,8 @@ def build(tree: Path, changed: tuple[str, ...], objects: Path) -> str:
     if not compiled:
         return f"nothing that is compiled has to do with {', '.join(changed)}"
     library = _library()
-    link = subprocess.run(
-        ["ninja", "-C", str(BUILD), "-t", "commands", "-s", str(library)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    ).stdout
+    ninja = ["ninja", "-C", str(BUILD), "-t", "commands", "-s", str(library)]
+    link = subprocess.run(ninja, capture_output=True, text=True, check=True, timeout=60).stdout
     link = link[link.index(": &&") :].replace(f"-o {library}", f"-o {tree / library.relative_to(ROOT)}")
     for ours, target in compiled.items():
         if ours in link:

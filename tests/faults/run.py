@@ -11,6 +11,7 @@ one that came to its end begins anew.
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -61,12 +62,8 @@ class Run:
 
     def test(self, suite: str, arguments: tuple[str, ...], seconds: float, *more: str) -> child.Ended:
         """How pytest ended, in the copy, as the suite runs it."""
-        environment = {
-            **os.environ,
-            "OPENHPU_MODULE_LOCKS": "0",
-            "OPENHPU_HEADER_CACHE": HEADERS,
-            **SUITES[suite].environment,
-        }
+        environment = os.environ | {"OPENHPU_MODULE_LOCKS": "0", "OPENHPU_HEADER_CACHE": HEADERS}
+        environment |= SUITES[suite].environment
         sources = [str(TREE / "src"), str(TREE / "lightning-habana" / "src"), environment.get("PYTHONPATH", "")]
         # Recipes that another fault has left on disk would be found again.
         cache = FOLDER / "cache"
@@ -114,11 +111,7 @@ class Run:
                 ended = self.test(suite, arguments, TIMEOUT_S, "-x")
                 if ended.timed_out or ended.code == FAILED or ended.code < 0 or ended.code > 128:
                     how = "hangs" if ended.timed_out else "fails" if ended.code == FAILED else f"ends: {ended.how}"
-                    failed = [
-                        line.split()[1].split("::")[-1]
-                        for line in ended.output.splitlines()
-                        if line.startswith(("FAILED ", "ERROR "))
-                    ]
+                    failed = re.findall(r"^(?:FAILED|ERROR) (?:\S*::)?(\S+)", ended.output, re.MULTILINE)
                     said = (
                         f"found in {time.monotonic() - built:.0f} s (built in {built - started:.0f} s): "
                         f"{suite} {failed[0] if failed else arguments[0]} {how}"

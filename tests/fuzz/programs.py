@@ -48,11 +48,9 @@ class Machine:
         return alike[number % len(alike)]
 
     def keep(self, tensor: Tensor) -> None:
-        if len(self.tensors) < 14:
-            self.tensors.append(tensor)
-        else:  # the oldest but one dies
+        if len(self.tensors) >= 14:  # the oldest but one dies
             del self.tensors[1]
-            self.tensors.append(tensor)
+        self.tensors.append(tensor)
 
     def draw(self, make: Callable[[str], Tensor]) -> Tensor:
         """Random numbers: the device's own; on the CPU, whose generator is another, those that the device drew."""
@@ -167,17 +165,11 @@ def reduce(m: Machine, i: Instruction) -> None:
     if not x.dim() or not x.numel() or x.dtype == torch.bfloat16:
         return
     dim = i.b % x.dim()
-    kind = i.c % 5
-    if kind == 0:
-        m.keep(wrapped(x.sum(dim)).to(x.dtype))
-    elif kind == 1:
-        m.keep(x.amax(dim))
-    elif kind == 2:
-        m.keep(wrapped(x.cumsum(dim)))
-    elif kind == 3:
-        m.keep(x.sort(dim=dim, stable=True).values)
-    else:
-        m.keep(x.flip(dim))
+    kinds: list[Callable[[], Tensor]] = [
+        lambda: wrapped(x.sum(dim)).to(x.dtype), lambda: x.amax(dim), lambda: wrapped(x.cumsum(dim)),
+        lambda: x.sort(dim=dim, stable=True).values, lambda: x.flip(dim),
+    ]  # fmt: skip
+    m.keep(kinds[i.c % 5]())
 
 
 def product(m: Machine, i: Instruction) -> None:
@@ -213,15 +205,13 @@ def join(m: Machine, i: Instruction) -> None:
 
 def random(m: Machine, i: Instruction) -> None:
     shape = [(5,), (4, 6), (3, 4), (6, 4)][i.a % 4]
-    kind = i.b % 4
-    if kind == 0:
-        m.keep(m.draw(lambda device: torch.randint(-4, 5, shape, device=device).float()))
-    elif kind == 1:
-        m.keep(m.draw(lambda device: torch.rand(shape, device=device).mul(8).floor()))
-    elif kind == 2:
-        m.keep(m.draw(lambda device: torch.randn(shape, device=device).clamp(-3, 3).round()))
-    else:
-        m.keep(m.draw(lambda device: torch.nn.functional.dropout(torch.ones(shape, device=device), 0.5)))
+    kinds: list[Callable[[str], Tensor]] = [
+        lambda device: torch.randint(-4, 5, shape, device=device).float(),
+        lambda device: torch.rand(shape, device=device).mul(8).floor(),
+        lambda device: torch.randn(shape, device=device).clamp(-3, 3).round(),
+        lambda device: torch.nn.functional.dropout(torch.ones(shape, device=device), 0.5),
+    ]
+    m.keep(m.draw(kinds[i.b % 4]))
 
 
 def die(m: Machine, i: Instruction) -> None:

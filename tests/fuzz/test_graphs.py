@@ -21,10 +21,6 @@ def _unary(f):
     return lambda pool, i, j: pool.append(f(pool[i % len(pool)]))
 
 
-def _in_place(f):
-    return lambda pool, i, j: f(pool[i % len(pool)], pool[j % len(pool)])
-
-
 def _drop(pool, i, j):
     if len(pool) > 3:
         del pool[i % (len(pool) - 2) + 2]

@@ -54,8 +54,9 @@ def text(make):
     passes.run(graph)
     constants.compile_in(program, graph, inputs)
     parts = {
-        "program": re.sub(r" *# .*:\d+$", "", program.text, flags=re.MULTILINE),  # without source lines
-        "graph after the passes": str(graph.graph),
+        # Without source lines, and without inputs, which the program has.
+        "program": re.sub(r" *# .*:\d+$|^import torch\n", "", program.text, flags=re.MULTILINE),
+        "graph after the passes": re.sub(r"^ *%arg.* = placeholder.*\n", "", str(graph.graph), flags=re.MULTILINE),
     }
     head = f"{make.__name__}: {make.__doc__}\n"
     return head + "".join(f"\n== {name}\n{part.strip()}\n" for name, part in parts.items())

@@ -54,6 +54,15 @@ class Classifier(pl.LightningModule):
         return torch.cat([parameter.detach().float().cpu().reshape(-1) for parameter in self.parameters()])
 
 
+def whole_weights(module):
+    """All weights of a module, also where DeepSpeed has divided them."""
+    import deepspeed
+
+    parameters = list(module.parameters())
+    with deepspeed.zero.GatheredParameters(parameters, enabled=hasattr(parameters[0], "ds_id")):
+        return torch.cat([parameter.detach().float().cpu().reshape(-1) for parameter in parameters])
+
+
 def loader(batches=6, rows=ROWS):
     """Images that belong to the class whose template they are near."""
     generator = torch.Generator().manual_seed(3)

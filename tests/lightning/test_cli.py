@@ -19,30 +19,26 @@ cli = roots.pytorch("cli")
 pytestmark = pytest.mark.filterwarnings("ignore::jsonargparse._deprecated.JsonargparseDeprecationWarning")
 
 
-def by_class(name, path, **arguments):
-    """An argument as a configuration file has it. A path alone is a name for Lightning, which allows both."""
-    return f"--trainer.{name}={json.dumps({'class_path': path, 'init_args': arguments})}"
+def flags(**arguments):
+    return [f"--trainer.{name}={value}" for name, value in arguments.items()]
+
+
+def by_class(path, **arguments):
+    """A value as a configuration file has it. A path alone is a name for Lightning, which allows both."""
+    return json.dumps({"class_path": f"lightning_habana.{path}", "init_args": arguments})
+
+
+DDP = by_class("pytorch.strategies.HPUDDPStrategy", bucket_cap_mb=1)
 
 
 @pytest.mark.parametrize(("arguments", "strategy"), [
-    (["--trainer.accelerator=hpu", "--trainer.devices=1"], SingleHPUStrategy),
-    (["--trainer.accelerator=hpu", "--trainer.devices=2"], HPUDDPStrategy),
-    (["--trainer.accelerator=hpu", "--trainer.devices=2", "--trainer.strategy=hpu_fsdp"], HPUFSDPStrategy),
-    ([by_class("accelerator", "lightning_habana.HPUAccelerator"), "--trainer.devices=1"], SingleHPUStrategy),
-    (
-        [
-            by_class("accelerator", "lightning_habana.pytorch.accelerator.HPUAccelerator"), "--trainer.devices=2",
-            by_class("strategy", "lightning_habana.pytorch.strategies.HPUDDPStrategy", bucket_cap_mb=1),
-        ],
-        HPUDDPStrategy,
-    ),
-    (
-        [
-            "--trainer.accelerator=hpu", "--trainer.devices=1",
-            by_class("strategy", "lightning_habana.pytorch.strategies.HPUDeepSpeedStrategy", stage=1),
-        ],
-        HPUDeepSpeedStrategy,
-    ),
+    (flags(accelerator="hpu", devices=1), SingleHPUStrategy),
+    (flags(accelerator="hpu", devices=2), HPUDDPStrategy),
+    (flags(accelerator="hpu", devices=2, strategy="hpu_fsdp"), HPUFSDPStrategy),
+    (flags(accelerator=by_class("HPUAccelerator"), devices=1), SingleHPUStrategy),
+    (flags(accelerator=by_class("pytorch.accelerator.HPUAccelerator"), devices=2, strategy=DDP), HPUDDPStrategy),
+    (flags(accelerator="hpu", devices=1, strategy=by_class("pytorch.strategies.HPUDeepSpeedStrategy", stage=1)),
+     HPUDeepSpeedStrategy),
 ])  # fmt: skip
 def test_by_name_and_class_path(arguments, strategy, monkeypatch):
     monkeypatch.setattr("sys.argv", ["train.py"])

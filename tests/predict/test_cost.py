@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 from torch.utils import flop_counter
 
-from openhpu_predict import cost, fake, load, network, predict, record
+from openhpu_predict import cost, fake, load, predict, record
 from openhpu_predict.cost import Parameters
 from openhpu_predict.operators import Kind
 
@@ -86,13 +86,13 @@ def test_products_of_attention_are_those_of_the_flop_counter():
 
 def test_a_causal_attention_has_half_of_the_scores():
     q = made(1, 8, 256, 64)
-    whole, half = (
-        record(lambda c=causal: functional.scaled_dot_product_attention(q, q, q, is_causal=c), steps=1)
-        .nodes[0]
-        .products
-        for causal in (False, True)
-    )
-    assert sum(map(math.prod, half)) * 2 == sum(map(math.prod, whole))
+
+    def work(causal):
+        attention = functional.scaled_dot_product_attention
+        recording = record(lambda: attention(q, q, q, is_causal=causal), steps=1)
+        return sum(map(math.prod, recording.nodes[0].products))
+
+    assert 2 * work(True) == work(False)
 
 
 def test_times_of_single_kernels():
@@ -165,11 +165,6 @@ def test_eager_mode_pays_for_each_launch():
     eager, graph = (predict(step, mode=mode, device="gaudi2") for mode in ("eager", "graph"))
     assert eager.timeline.bound == "host" and eager.seconds >= 100 * GAUDI2.eager_launch
     assert graph.seconds < 2 * GAUDI2.graph_launch and graph.timeline.graphs == 1
-
-
-@pytest.mark.parametrize("cards, seconds", [(1, 0.0), (2, 1e9 / 37.5e9), (8, 2 * 7 / 8 * 1e9 / 262.5e9)])
-def test_all_reduce(cards, seconds):
-    assert network.seconds("all_reduce", 1e9, range(cards), GAUDI2) == pytest.approx(seconds, abs=2e-5)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ NODE, HALVES, COLUMN = range(8), (0, 1, 8, 9), (0, 8, 16, 24)  # one node; two c
 @pytest.mark.parametrize(
     "op, ranks, seconds",
     [
+        ("all_reduce", (0,), 0.0),
         ("all_reduce", (0, 1), 2 / 2 / 37.5 + 10e-6),
         ("allreduce_", NODE, 2 * 7 / 8 / 262.5 + 10e-6),
         ("_allgather_base_", NODE, 7 / 8 / 262.5 + 5e-6),

@@ -1,18 +1,19 @@
+import contextlib
+import os
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
 from torch import nn
 
 from commands import ROOT
-from openhpu_predict import PredictError, fake, load, predict, record
+from openhpu_predict import PredictError, fake, predict, record
 from openhpu_predict.devices import DATA
 from openhpu_predict.memory import memory
 from openhpu_predict.published import Row
 from tests.predict.test_memory import step_of
 from tests.predict.training_script import training_script
+from tests.processes import run_python
 
 
 class Mlp(nn.Module):
@@ -24,21 +25,24 @@ class Mlp(nn.Module):
         return self.down(torch.relu(self.up(x)))
 
 
-def training(width=64, rows=32):
+def training(width=64, rows=32, real=False):
     """A step of training, and its input."""
-    with torch.device("hpu"):
-        model = nn.Sequential(Mlp(width), Mlp(width))
-    return step_of(model), torch.ones(rows, width, device="hpu")
+    with contextlib.nullcontext() if real else fake(), torch.device("hpu"):
+        return step_of(nn.Sequential(Mlp(width), Mlp(width))), torch.ones(rows, width)
+
+
+def faked(*size):
+    with fake():
+        return torch.empty(size, device="hpu")
 
 
 def test_the_peak_of_memory_is_the_allocators():
-    with fake():
-        step, x = training()
+    step, x = training()
     found = memory(record(step, x, steps=2), 1e12)
     torch.hpu.synchronize()
     torch.hpu.reset_peak_memory_stats()
     before = torch.hpu.memory_allocated()
-    real, x = training()
+    real, x = training(real=True)
     for _ in range(2):
         real(x)
     torch.hpu.synchronize()
@@ -52,8 +56,7 @@ def test_what_does_not_fit_is_named_with_its_line(tmp_path):
     small = tmp_path / "small.toml"
     text = (DATA / "gaudi2.toml").read_text()
     small.write_text(re.sub(r"hbm_bytes = \{ value = \d+", "hbm_bytes = { value = 5242880", text))
-    with fake():
-        x = torch.empty(1024, 512, device="hpu")
+    x = faked(1024, 512)
 
     def step():
         y = x + 1  # both fit
@@ -67,8 +70,7 @@ def test_what_does_not_fit_is_named_with_its_line(tmp_path):
 
 
 def test_a_report_has_lines_layers_and_the_models_error():
-    with fake():
-        step, x = training(width=1024, rows=512)
+    step, x = training(width=1024, rows=512)
     found = predict(step, x, device="gaudi2", batch=512, tokens=1024)
     text = str(found)
     assert "the error of this model on published rows" in text
@@ -79,24 +81,21 @@ def test_a_report_has_lines_layers_and_the_models_error():
 
 
 def test_backward_operators_have_the_line_and_layer_of_their_forward_one():
-    with fake():
-        step, x = training()
+    step, x = training()
     nodes = [node for node in record(step, x, steps=1).nodes if node.op == "mm" and node.backward]
     assert {node.layer for node in nodes} == {f"Sequential.{k}.{name}" for k in (0, 1) for name in ("up", "down")}
     assert {node.site for node in nodes} == {(__file__, Mlp.forward.__code__.co_firstlineno + 1)}
 
 
 def test_an_unknown_operator_is_named_and_counted():
-    with fake():
-        x = torch.empty(64, 64, device="hpu")
+    x = faked(64, 64)
     found = predict(lambda: torch.linalg.qr(x))
     assert found.unknown["linalg_qr"] == pytest.approx(1)
     assert "no cost is known for linalg_qr: counted as bound by memory, 100.0% of the time could change" in str(found)
 
 
 def test_a_gaudi_3_is_faster_and_cards_exchange_gradients():
-    with fake():
-        step, x = training(width=1024, rows=64)
+    step, x = training(width=1024, rows=64)
     two, three = (predict(step, x, device=name).seconds for name in ("gaudi2", "gaudi3"))
     assert three < two < predict(step, x, device="gaudi2", cards=8).seconds
 
@@ -111,16 +110,14 @@ def test_a_gaudi_3_is_faster_and_cards_exchange_gradients():
     ],
 )
 def test_bad_requests(arguments, message):
-    with fake():
-        x = torch.empty(8, device="hpu")
+    x = faked(8)
     with pytest.raises(PredictError, match=re.escape(message)):
         predict(lambda: x + 1, **arguments)
 
 
 def test_a_read_of_a_fake_model_needs_values():
-    with fake():
-        x = torch.empty(8, device="hpu")
-    line = test_a_read_of_a_fake_model_needs_values.__code__.co_firstlineno + 5
+    x = faked(8)
+    line = test_a_read_of_a_fake_model_needs_values.__code__.co_firstlineno + 4
     with pytest.raises(PredictError, match=f"_local_scalar_dense.*{re.escape(__file__)}:{line} needs the values"):
         predict(lambda: x.sum().item())
 
@@ -148,7 +145,7 @@ def test_a_read_of_a_real_model_is_one_real_call(read):
 
 
 def test_real_tensors_are_as_before():
-    step, x = training()
+    step, x = training(real=True)
     model = step.__closure__[0].cell_contents
     before = [one.detach().cpu() for one in model.parameters()]
     predict(step, x)
@@ -184,25 +181,19 @@ def command(tmp_path, script, *options, lazy="1"):
     path.write_text(script)
     code = "import sys; from openhpu_predict.command import main; sys.exit(main(sys.argv[1:]))"
     sources = f"{ROOT / 'openhpu-predict' / 'src'}:{ROOT / 'src'}"
-    import os
-
     environment = {**os.environ, "PT_HPU_LAZY_MODE": lazy, "PYTHONPATH": sources, "OPENHPU_COMPILE": "off"}
-    found = subprocess.run(
-        [sys.executable, "-c", code, *options, str(path)], env=environment, capture_output=True, text=True, timeout=110
-    )
-    return found, path
+    return run_python(["-c", code, *options, str(path)], tmp_path, environment, fails=None), path
 
 
 @pytest.mark.parametrize("lazy, mode", [("1", "graph"), ("0", "eager")])
 def test_a_script_runs_a_few_steps(tmp_path, lazy, mode):
     found, path = command(tmp_path, SCRIPT, "--device", "gaudi2", "--batch", "8", "--steps", "3", lazy=lazy)
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.count("loss ") == 3
-    assert f"gaudi2, predicted, {mode}:" in found.stdout and "samples/s" in found.stdout
-    assert re.search(rf"reads cut the step 1 times and cost .*\n  1 x {path}:10", found.stdout)
+    assert found.code == 0, found.err
+    assert found.out.count("loss ") == 3
+    assert f"gaudi2, predicted, {mode}:" in found.out and "samples/s" in found.out
+    assert re.search(rf"reads cut the step 1 times and cost .*\n  1 x {path}:10", found.out)
 
 
-def test_a_script_that_is_missing(tmp_path):
-    found, path = command(tmp_path, "", "--steps", "0")
-    assert found.returncode == 2 and "--steps is 0; expected 1 or more" in found.stderr
-    assert load("gaudi2").name == "gaudi2" and path.exists()
+def test_no_step(tmp_path):
+    found, _ = command(tmp_path, "", "--steps", "0")
+    assert found.code == 2 and "--steps is 0; expected 1 or more" in found.err

@@ -15,19 +15,15 @@ from openhpu_predict import PredictError, fake, network, predict, ranks, record
 from openhpu_predict.memory import memory
 from openhpu_predict.operators import Kind
 from tests.predict.test_memory import step_of
-from tests.predict.test_prediction import command
+from tests.predict.test_prediction import Mlp, command
 
 WIDTH = 64
 PARAMETERS = 2 * (2 * WIDTH * 4 * WIDTH + 4 * WIDTH + WIDTH)  # of two blocks
 
 
-class Block(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-
+class Block(Mlp):
     def forward(self, x):
-        return x + self.down(torch.relu(self.up(x)))
+        return x + super().forward(x)
 
 
 def sharded(model, mesh):
@@ -47,7 +43,7 @@ def traced(parallel):
         dist.init_process_group("hccl")
         mesh = init_device_mesh("hpu", (2, 8), mesh_dim_names=("data", "tensor"))
         with fake():
-            step, x = step_of(parallel(nn.Sequential(Block(), Block()), mesh)), torch.ones(8, WIDTH)
+            step, x = step_of(parallel(nn.Sequential(Block(WIDTH), Block(WIDTH)), mesh)), torch.ones(8, WIDTH)
         return record(step, x)
 
 
@@ -132,8 +128,8 @@ for step in range(9):
 
 def test_a_script_runs_as_one_of_many_ranks(tmp_path):
     found, _ = command(tmp_path, SCRIPT, "--cards", "16", "--tokens", "100", "--compile-ms-per-op", "20")
-    assert found.returncode == 0, found.stderr
-    assert "rank 0 of 16 local 0" in found.stdout and "tokens/s on 16 cards" in found.stdout
-    assert re.search(r"compilation: \d+ graphs, as the device's cache counted them, .* at 20 ms", found.stdout)
+    assert found.code == 0, found.err
+    assert "rank 0 of 16 local 0" in found.out and "tokens/s on 16 cards" in found.out
+    assert re.search(r"compilation: \d+ graphs, as the device's cache counted them, .* at 20 ms", found.out)
     found, _ = command(tmp_path, SCRIPT, "--cards", "24")
-    assert found.returncode == 2 and "24 cards cannot be divided by the script's device mesh: 2" in found.stderr
+    assert found.code == 2 and "24 cards cannot be divided by the script's device mesh: 2" in found.err

@@ -1,8 +1,6 @@
 """A prediction in the report of `openhpu run`, in the trace of HABANA_PROFILE=1, and in `openhpu predict --trace`."""
 
 import json
-import subprocess
-import sys
 from itertools import pairwise
 
 import pytest
@@ -11,7 +9,7 @@ from commands import ROOT
 from openhpu_predict import command
 from openhpu_predict.tracks import ENGINES
 from tests.predict.training_script import training_script
-from tests.processes import clean_environment
+from tests.processes import clean_environment, run_python
 
 ENTRIES = "[openhpu.sections]\npredict = openhpu_predict.section:Section\n"
 SCRIPT = training_script(
@@ -38,10 +36,7 @@ def run(tmp_path):
 
     def start(*arguments, **variables):
         more = {"PYTHONPATH": path, "PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off", **variables}
-        return subprocess.run(
-            [sys.executable, *arguments], env=clean_environment(tmp_path, **more), cwd=tmp_path, capture_output=True,
-            text=True, timeout=110,
-        )  # fmt: skip
+        return run_python([*arguments], tmp_path, clean_environment(tmp_path, **more), fails=None)
 
     return start
 
@@ -61,9 +56,9 @@ def check(events, title="Gaudi 3, predicted"):
 def test_a_report_and_a_trace(run, tmp_path):
     options = ("--predict", "gaudi3", "--json", "--report", "page.html")
     done = run("-m", "openhpu", "run", *options, "script.py", HABANA_PROFILE="1")
-    assert done.returncode == 0, done.stderr
-    assert "Gaudi 3, predicted:\n  Step " in done.stderr
-    (section,) = json.loads(done.stdout.splitlines()[-1])["sections"]
+    assert done.code == 0, done.err
+    assert "Gaudi 3, predicted:\n  Step " in done.err
+    (section,) = json.loads(done.out.splitlines()[-1])["sections"]
     assert section["title"] == "Gaudi 3, predicted" and dict(section["facts"])["Launches"] == "3"
     tables = {title: rows for title, _, rows in section["tables"]}
     assert tables["Layers that cost most"] and tables["Lines that cost most"][0][-1].startswith("script.py:")
@@ -71,7 +66,7 @@ def test_a_report_and_a_trace(run, tmp_path):
     page = (tmp_path / "page.html").read_text()
     assert "<h2>Gaudi 3, predicted</h2>" in page and "MME <small>" in page
     # The script is alone again after the steps that were recorded, and its lines are its own.
-    assert "graphs 1\nhooks 0 modes 0" in done.stdout and "recording.py" not in done.stderr
+    assert "graphs 1\nhooks 0 modes 0" in done.out and "recording.py" not in done.err
     (trace,) = tmp_path.glob("*.hltv")
     assert check(json.loads(trace.read_text())["traceEvents"]) > 0
 
@@ -79,7 +74,7 @@ def test_a_report_and_a_trace(run, tmp_path):
 def test_the_command_writes_a_trace(run, tmp_path):
     code = "import sys; from openhpu_predict.command import main; sys.exit(main(sys.argv[1:]))"
     done = run("-c", code, "--trace", "step.json", "script.py")
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     assert check(json.loads((tmp_path / "step.json").read_text())["traceEvents"]) > 0
 
 
@@ -99,4 +94,4 @@ def test_a_request_that_cannot_be_met(run, tmp_path, name, device, message):
     entries = next(tmp_path.glob("installed/*/entry_points.txt"))
     entries.write_text(ENTRIES.replace("openhpu.sections", name))
     done = run("-m", "openhpu", "run", "--predict", device, "script.py")
-    assert done.returncode == 2 and message in done.stderr and "loss" not in done.stdout
+    assert done.code == 2 and message in done.err and "loss" not in done.out

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from commands import ROOT, child
+from tests.processes import clean_environment
 
 # Parts of each mode's cases, so that one takes about four minutes with one worker beside other tests.
 CONFORMANCE = {"eager": 8, "lazy": 12, "compile": 12}
@@ -21,9 +22,7 @@ LIMIT_S = 900
 MINUTES = 4.0  # after which a part of the conformance suite begins no case
 FUZZ_PARTS = 4
 # Benchmarks that take more than some seconds with --quick: a part each. The others are one part together.
-LONG_BENCHMARKS = (
-    "recording", "lazy", "compile", "graphs", "machines", "distributed", "products",
-)  # fmt: skip
+LONG_BENCHMARKS = ("recording", "lazy", "compile", "graphs", "machines", "distributed", "products")
 
 
 class Shard(NamedTuple):
@@ -37,14 +36,8 @@ class Shard(NamedTuple):
 
 def _all() -> tuple[Shard, ...]:
     lazy = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"}
-    found = [
-        Shard(
-            f"conformance-{mode}-{k}-of-{parts}",
-            (f"tests/rotating/test_conformance.py::test_part[{mode}-{k}-of-{parts}]",),
-        )
-        for mode, parts in CONFORMANCE.items()
-        for k in range(1, parts + 1)
-    ]
+    names = [f"{mode}-{k}-of-{parts}" for mode, parts in CONFORMANCE.items() for k in range(1, parts + 1)]
+    found = [Shard(f"conformance-{n}", (f"tests/rotating/test_conformance.py::test_part[{n}]",)) for n in names]
     # As many programs as `make fuzz` draws, over all parts.
     for kind, number, arguments in (
         ("programs", 2000, ("tests/fuzz/test_programs.py", "-k", "not compiled")),
@@ -77,6 +70,13 @@ def run(
     """Run one of this project's commands, which keeps its locks and results in `folder`, within LIMIT_S."""
     own = {"COMMANDS_BUILD": str(folder / "build"), "BUDGET": str(LIMIT_S / 60)}
     return child.run(command, seconds=LIMIT_S + 30, cwd=cwd, env={**environment, **own}, split=True)
+
+
+def environment_of(folder: Path, **variables: str) -> dict[str, str]:
+    """A clean environment in which the project's commands and lightning-habana are found."""
+    environment = clean_environment(folder, **variables)
+    paths = (environment["PYTHONPATH"], str(ROOT), str(ROOT / "lightning-habana/src"))
+    return environment | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 def commit() -> str:

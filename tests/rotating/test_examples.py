@@ -1,14 +1,12 @@
 """Every example runs, as its page says, and what it trains learns."""
 
-import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from commands import ROOT
-from tests.processes import clean_environment
-from tests.rotating.shards import run
+from tests.rotating.shards import environment_of, run
 
 LAZY = {"PT_HPU_LAZY_MODE": "1"}
 # Arguments of each call, and its environment.
@@ -44,10 +42,7 @@ def test_example(call, tmp_path):
         command += ["--folder", str(tmp_path)] if path.endswith("digits.py") else []
     else:
         command = [sys.executable, "-m", path.removesuffix(".py").replace("/", "."), *arguments]
-    environment = clean_environment(tmp_path, **variables)
-    environment["PYTHONPATH"] = os.pathsep.join(
-        (environment["PYTHONPATH"], str(ROOT), str(ROOT / "lightning-habana/src"))
-    )
+    environment = environment_of(tmp_path, **variables)
     done = run(command, tmp_path, cwd=tmp_path, environment=environment)
     assert done.code == 0, (done.output + done.errors)[-4000:]
     assert any(word in done.output for word in ("accuracy", "validation loss", "agree")), done.output

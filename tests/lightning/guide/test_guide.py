@@ -61,6 +61,16 @@ def trainer(**arguments):
     return make_trainer(accelerator="hpu", devices=1, max_epochs=1, **arguments)
 
 
+class Watch(roots.pytorch("callbacks").Callback):
+    """Keeps the losses of a training."""
+
+    def __init__(self):
+        self.losses = []
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        self.losses.append(outputs["loss"].item())
+
+
 def plain_losses(data):
     """Of the same training on the CPU, without graphs."""
     model = Net()
@@ -92,12 +102,6 @@ def test_ranges(capsys):
     assert capsys.readouterr().out.count("do something") == 2
 
 
-ZERO = [
-    "07-deepspeed-zero-1", "08-deepspeed-zero-2", "09-deepspeed-zero-3", "10-deepspeed-offload",
-    "11-deepspeed-infinity", "12-deepspeed-bf16",
-]  # fmt: skip
-
-
 @contextmanager
 def job(folder):
     """DeepSpeed in a job of two devices, which works in a folder of its own."""
@@ -111,7 +115,10 @@ def job(folder):
             os.chdir(where)
 
 
-@pytest.mark.parametrize("name", ZERO)
+@pytest.mark.parametrize("name", [
+    "07-deepspeed-zero-1", "08-deepspeed-zero-2", "09-deepspeed-zero-3", "10-deepspeed-offload",
+    "11-deepspeed-infinity", "12-deepspeed-bf16",
+])  # fmt: skip
 @ranks(2, backend="hccl")
 def test_deepspeed_trains(name, tmp_path):
     from lightning.pytorch.demos.boring_classes import BoringModel
@@ -155,24 +162,15 @@ def test_deepspeed_activations(tmp_path):
         assert made.global_step == 4 and made.strategy.zero_stage_3
 
 
-SMALLER = {
-    "15-deepspeed-inference-arguments": [
-        ("] * 8", "] * 2"), ("devices=8", "devices=2"), ('"tp_size": 8', '"tp_size": 2')
-    ],
-    "16-deepspeed-inference-kwargs": [
-        ("] * 4", "] * 2"), ("devices=4", "devices=2"), ('{"tp_size": 4}', '{"tp_size": 2}')
-    ],
-    "17-deepspeed-inference-config": [
-        ("] * 8", "] * 2"), ("devices=8", "devices=2"), ('"tp_size": 4', '"tp_size": 2')
-    ],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SMALLER)
+@pytest.mark.parametrize(("name", "devices", "parts"), [
+    ("15-deepspeed-inference-arguments", 8, 8), ("16-deepspeed-inference-kwargs", 4, 4),
+    ("17-deepspeed-inference-config", 8, 4),
+])  # fmt: skip
 @ranks(2, backend="hccl")
-def test_deepspeed_inference(name, tmp_path):
+def test_deepspeed_inference(name, devices, parts, tmp_path):
     with job(tmp_path):
-        names = run(name, smaller=SMALLER[name])
+        pairs = (("] * {}", devices), ("devices={}", devices), ('"tp_size": {}', parts))
+        names = run(name, smaller=[(text.format(number), text.format(2)) for text, number in pairs])
         data = DataLoader(torch.randn(4, 32, generator=torch.Generator().manual_seed(2)), batch_size=2)
         found = names["trainer"].predict(names["model"], data)
         assert type(names["trainer"].strategy.model).__name__ == "InferenceEngine"
@@ -198,17 +196,11 @@ def test_fsdp(tmp_path):
 
 def test_capture_and_replay_training():
     model = run("21-graph-training", Net=Net, _batch_size=_batch_size)["HPUGraphsModel"]()
-    seen = []
-
-    class Watch(roots.pytorch("callbacks").Callback):
-        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-            seen.append(outputs["loss"].item())
-
-    data = digits()
+    watch, data = Watch(), digits()
     # The first batch is the placeholders' numbers: so is the reference's.
     first = (model.static_input.cpu(), model.static_target.cpu())
-    trainer(callbacks=[Watch()]).fit(model, data)
-    check(seen, plain_losses(DataLoader([first, *list(data)[1:]], batch_size=None)))
+    trainer(callbacks=[watch]).fit(model, data)
+    check(watch.losses, plain_losses(DataLoader([first, *list(data)[1:]], batch_size=None)))
 
 
 def test_make_graphed_callables():
@@ -239,13 +231,8 @@ def test_wrap_in_hpu_graph():
 def test_dynamicity(name, relu):
     random.seed(2)
     model = run(name, Net=Net, max_graphs=10)["HPUGraphsModel"]()
-    losses = []
-
-    class Watch(roots.pytorch("callbacks").Callback):
-        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
-            losses.append(outputs["loss"].item())
-
-    trainer(callbacks=[Watch()]).fit(model, digits())
+    watch = Watch()
+    trainer(callbacks=[watch]).fit(model, digits())
     random.seed(2)
     plain, expected = Net().layers, []
     optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
@@ -260,7 +247,7 @@ def test_dynamicity(name, relu):
         loss.backward()
         optimizer.step()
         expected.append(loss.item())
-    check(losses, expected)
+    check(watch.losses, expected)
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo's, at a break

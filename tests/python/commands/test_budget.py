@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.python.commands.conftest import until
+from tests.python.commands.conftest import lives, until
 
 WORK = """
     import pathlib, sys, time
@@ -36,45 +36,25 @@ def child_of(folder):
     return int(path.read_text())
 
 
-def assert_ends(process, code, folder, why):
-    begin = time.monotonic()
-    assert process.wait(30) == code, said(folder)
-    took = time.monotonic() - begin
-    assert f"make it: {why} after 0." in said(folder)
-    assert "ran then: suite: b, for " in said(folder)
-    assert "done: a (well)\n  not done: b, c\n  kept: one\n" in said(folder)
-    return took
-
-
+@pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("work", [CHILD, STUCK], ids=["child", "stuck"])
-def test_the_end_of_a_budget(command, tmp_path, work):
-    process = command(WORK.format(work=work), BUDGET="0.05")
+def test_the_end_of_a_budget_or_a_signal(command, tmp_path, number, work):
+    process = command(WORK.format(work=work), **({} if number else {"BUDGET": "0.05"}))
     begin = time.monotonic()
-    child_of(tmp_path)
-    assert_ends(process, 124, tmp_path, "its budget of 0.05 min is used up")
+    child = child_of(tmp_path)
+    if number:
+        process.send_signal(number)
+    assert process.wait(30) == (128 + number if number else 124), said(tmp_path)
     assert time.monotonic() - begin < 0.05 * 60 + 5
-    assert "make it: at most 0.05 min (BUDGET=minutes changes it)\n" in said(tmp_path)
-    assert "of 0.05 min] suite: b, 1 s\n" in said(tmp_path)
-    no_process_of(tmp_path)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("work", [CHILD, STUCK], ids=["child", "stuck"])
-def test_a_signal(command, tmp_path, number, work):
-    process = command(WORK.format(work=work))
-    child_of(tmp_path)
-    process.send_signal(number)
-    why = {signal.SIGINT: "interrupted", signal.SIGTERM: "told to end"}[number]
-    assert assert_ends(process, 128 + number, tmp_path, why) < 5
-    no_process_of(tmp_path)
-
-
-def no_process_of(folder):
-    """The child's shell and the supervisor are gone."""
-    from tests.python.commands.conftest import lives
-
-    process = child_of(folder)
-    assert not process or until(lambda: not lives(process), 5)
+    why = {None: "its budget of 0.05 min is used up", signal.SIGINT: "interrupted", signal.SIGTERM: "told to end"}
+    assert f"make it: {why[number]} after 0." in said(tmp_path)
+    assert "ran then: suite: b, for " in said(tmp_path)
+    assert "done: a (well)\n  not done: b, c\n  kept: one\n" in said(tmp_path)
+    if not number:
+        assert "make it: at most 0.05 min (BUDGET=minutes changes it)\n" in said(tmp_path)
+        assert "of 0.05 min] suite: b, 1 s\n" in said(tmp_path)
+    # The child's shell and the supervisor are gone.
+    assert not child or until(lambda: not lives(child), 5)
 
 
 def test_twice_at_once_in_a_checkout(command, tmp_path):

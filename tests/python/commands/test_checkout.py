@@ -6,29 +6,9 @@ import pytest
 
 from commands import checkout
 
-RESULTS = """# Results
-
-## new
-
-date: 2026-11-28; commit: {new}; load average: 0.
-
-## old
-
-date: 2026-11-28; commit: {old}; load average: 0.
-
-## changed
-
-date: 2026-11-28; commit: {new}+; load average: 0.
-
-## lost
-
-date: 2026-11-28; commit: 0123456789ab; load average: 0.
-"""
-PAGE = """| run | passed | commit |
-| --- | --- | --- |
-| eager | 1 | {old}, 2026-11-28 |
-| lazy | 1 | {new}-dirty, 2026-11-28 |
-"""
+# Sections of RESULTS.md, and their commits; and the same of runs of a lane.
+SECTIONS = {"new": "{new}", "old": "{old}", "changed": "{new}+", "lost": "0123456789ab"}
+RUNS = {"eager": "{old}", "lazy": "{new}-dirty"}
 
 
 @pytest.fixture
@@ -63,8 +43,12 @@ def test_other_files_may_not(repository, name):
 
 def test_what_is_older_than_the_code(repository):
     old, new = checkout.commit(repository), _commit(repository)
-    (repository / "benchmarks" / "RESULTS.md").write_text(RESULTS.format(old=old, new=new))
-    (repository / "docs" / "ecosystem" / "lane.md").write_text(PAGE.format(old=old, new=new))
+    section = "\n## {}\n\ndate: 2026-11-28; commit: {}; load average: 0.\n"
+    results = "".join(section.format(*each) for each in SECTIONS.items())
+    runs = "".join(f"| {name} | 1 | {commit}, 2026-11-28 |\n" for name, commit in RUNS.items())
+    (repository / "benchmarks" / "RESULTS.md").write_text("# Results\n" + results.format(old=old, new=new))
+    page = "| run | passed | commit |\n| --- | --- | --- |\n" + runs.format(old=old, new=new)
+    (repository / "docs" / "ecosystem" / "lane.md").write_text(page)
     assert list(checkout.older(repository)) == [
         f"benchmarks/RESULTS.md, old: {old}, 1 commits changed csrc or src since",
         f"benchmarks/RESULTS.md, changed: {new}+, whose tree had changes",

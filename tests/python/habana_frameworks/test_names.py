@@ -24,18 +24,16 @@ def test_the_packages_and_their_attributes(hpu):
 
 def test_the_imports_of_gaudi_scripts(hpu):
     for name in (
-        "habana_frameworks.torch.activity_profiler", "habana_frameworks.torch.core",
-        "habana_frameworks.torch.core.step_closure", "habana_frameworks.torch.hpex",
-        "habana_frameworks.torch.hpex.kernels", "habana_frameworks.torch.hpex.normalization",
-        "habana_frameworks.torch.hpex.optimizers", "habana_frameworks.torch.hpu.graphs",
-        "habana_frameworks.torch.hpu.metrics", "habana_frameworks.torch.hpu.random",
-        "habana_frameworks.torch.internal.bridge_config", "habana_frameworks.torch.low_overhead_profiler",
-        "habana_frameworks.torch.profiler", "habana_frameworks.torch.utils.debug",
-        "habana_frameworks.torch.utils.event_dispatcher", "habana_frameworks.torch.utils.experimental",
-        "habana_frameworks.torch.utils.internal", "habana_frameworks.torch.utils.library_loader",
-        "habana_frameworks.torch.utils.profiler",
+        "activity_profiler", "core", "core.step_closure", "hpex", "hpex.experimental.transformer_engine",
+        "hpex.experimental.transformer_engine.distributed", "hpex.experimental.transformer_engine.fp8",
+        "hpex.experimental.transformer_engine.recipe", "hpex.kernels", "hpex.kernels.Fp8FusedSDPA",
+        "hpex.kernels.Softmax", "hpex.kernels.fbgemm", "hpex.movingavrg", "hpex.normalization", "hpex.optimizers",
+        "hpex.optimizers.distributed", "hpu.graphs", "hpu.metrics", "hpu.random", "internal.bridge_config",
+        "low_overhead_profiler", "profiler", "utils.debug", "utils.event_dispatcher", "utils.experimental",
+        "utils.internal", "utils.library_loader", "utils.profiler",
     ):  # fmt: skip
-        assert importlib.import_module(name) is sys.modules[name]
+        whole = f"habana_frameworks.torch.{name}"
+        assert importlib.import_module(whole) is sys.modules[whole]
 
 
 def test_versions_of_pytorch():
@@ -60,10 +58,6 @@ def test_packages_that_are_named_without_an_import(script):
     ]  # fmt: skip
 
 
-def test_device_indices(hpu):
-    assert hpu._get_device_index("hpu:0") == hpu._get_device_index(None, optional=True) == 0
-
-
 def test_experimental(hpu):
     from habana_frameworks.torch.utils import debug, experimental
 
@@ -79,16 +73,12 @@ def test_experimental(hpu):
             function(x.cpu())
 
 
-def test_loading(hpu):
+def test_loading_and_lazy_only(hpu):
+    from habana_frameworks.torch.utils.internal import Timer, lazy_only
     from habana_frameworks.torch.utils.library_loader import is_habana_available, load_habana_module
 
     load_habana_module()
     assert is_habana_available()
-
-
-def test_lazy_only(hpu):
-    from habana_frameworks.torch.utils.internal import Timer, lazy_only
-
     assert lazy_only(lambda: 1)() is None
     with Timer() as timer:
         pass
@@ -115,12 +105,9 @@ def test_bridge_config(hpu, environment):
 def test_the_old_top_level_package(hpu):
     import torch_hpu
 
-    with pytest.warns(FutureWarning, match=r"use torch\.hpu\.is_available"):
-        assert torch_hpu.is_available()
-    with pytest.warns(FutureWarning):
-        assert torch_hpu.device_count() == hpu.device_count()
-    with pytest.warns(FutureWarning):
-        assert torch_hpu.get_device_name() == "GAUDI2"
+    for name in ("is_available", "device_count", "get_device_name"):
+        with pytest.warns(FutureWarning, match=rf"use torch\.hpu\.{name}"):
+            assert getattr(torch_hpu, name)() == getattr(hpu, name)()
 
 
 def test_the_distribution_that_libraries_look_for():

@@ -2,9 +2,8 @@
 
 import json
 import os
-import subprocess
-import sys
 
+from tests.processes import run_python
 from tests.python.openhpu import private_names
 
 
@@ -15,9 +14,6 @@ def test_the_table_names_what_is_used():
 def test_pytorch_has_them_as_they_were():
     """Where this fails for a new PyTorch: see what has changed, mend its uses, and write the table anew."""
     release = private_names.installed()
-    told = subprocess.run(
-        [sys.executable, "-m", private_names.__name__, "--parameters"],
-        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
-        cwd=private_names.ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert json.loads(told.stdout) == {name: row.of(release) for name, row in private_names.table().items()}
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    told = run_python(["-m", private_names.__name__, "--parameters"], private_names.ROOT, environment)
+    assert json.loads(told.out) == {name: row.of(release) for name, row in private_names.table().items()}

@@ -4,6 +4,7 @@ import itertools
 import os
 from collections import Counter
 from fnmatch import fnmatch
+from unittest import mock
 
 import pytest
 
@@ -59,30 +60,6 @@ def test_what_finds_a_fault_runs_each_time():
 # A suite.
 
 
-class Heard:
-    """In a budget's place: what it is told."""
-
-    def __init__(self):
-        self.said = []
-        self.tests = []
-        self.finished = {}
-
-    def seconds(self, most=60.0):
-        return most
-
-    def say(self, *lines):
-        self.said += lines
-
-    def doing(self, suite, test):
-        return open(os.devnull)
-
-    def progress(self, suite, test):
-        self.tests.append(test)
-
-    def done(self, name, how):
-        self.finished[name] = how
-
-
 @pytest.fixture
 def run_file(monkeypatch):
     """Run a suite of one test file; what came of it, and what was told."""
@@ -92,10 +69,12 @@ def run_file(monkeypatch):
 
     def run_it(code, *arguments):
         (folder / "test_it.py").write_text(code)
-        ran, heard = run.Ran(), Heard()
+        ran, budget = run.Ran(), mock.MagicMock(seconds=lambda: 60.0)
         options = ["-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}", *arguments]
-        run.run_suite("mine", Suite(()), [str(folder / "test_it.py"), *options], heard, ran)
-        return {test.rpartition("::")[2]: outcome for test, outcome in ran.outcomes.items()}, heard
+        run.run_suite("mine", Suite(()), [str(folder / "test_it.py"), *options], budget, ran)
+        said = [line for call in budget.say.call_args_list for line in call.args]
+        budget.done.assert_called_once_with("mine", run.counted(Counter(ran.outcomes.values())))
+        return {test.rpartition("::")[2]: outcome for test, outcome in ran.outcomes.items()}, said
 
     yield run_it
     for path in folder.iterdir():
@@ -128,15 +107,15 @@ def test_names(x): pass
 
 
 def test_outcomes_are_those_of_pytest(run_file):
-    outcomes, heard = run_file(OUTCOMES)
+    outcomes, said = run_file(OUTCOMES)
     assert outcomes == {
         "test_good": "passed", "test_bad": "failed", "test_error": "failed", "test_late": "failed",
         "test_skip": "skipped", "test_expected": "skipped", "test_unexpected": "failed", "test_names[a b]": "passed",
         "]": "passed",
     }  # fmt: skip
-    assert heard.finished == {"mine": "3 passed, 4 failed, 2 skipped"}
-    assert sum(line.startswith("mine: FAILED") for line in heard.said) == 4
-    told = "\n".join(heard.said)
+    assert run.counted(Counter(outcomes.values())) == "3 passed, 4 failed, 2 skipped"
+    assert sum(line.startswith("mine: FAILED") for line in said) == 4
+    told = "\n".join(said)
     assert "the test" in told and "the fixture" in told and "the teardown" in told
 
 
@@ -153,13 +132,10 @@ def test_d():
     ctypes.PyDLL(None).sleep(999)
 def test_e(): pass
 """.replace("MARK", str(os.getpid()))
-    outcomes, heard = run_file(code, "-o", "faulthandler_timeout=4", "-o", "faulthandler_exit_on_timeout=true")
+    outcomes, said = run_file(code, "-o", "faulthandler_timeout=4", "-o", "faulthandler_exit_on_timeout=true")
     assert outcomes == {
         "test_a": "passed", "test_b": "failed", "test_c": "failed", "test_d": "failed", "test_e": "passed",
     }  # fmt: skip
-    told = "\n".join(heard.said)
+    told = "\n".join(said)
     assert "crashed while running" in told and "Timeout (0:00:04)!" in told and "in test_d\n" in told
     assert not processes_with(f"left-{os.getpid()}")
-
-
-# The command.

@@ -9,7 +9,7 @@ from tests.deepspeed.training import deepspeed_alone
 from tests.distributed.ranks import ranks
 from tests.lightning.fabric.strategies.test_fsdp import resumed, train
 from tests.lightning.fabric.strategies.test_single import train as train_alone, weights
-from tests.lightning.support import Classifier, make_trainer
+from tests.lightning.support import Classifier, make_trainer, whole_weights
 
 make = roots.fabric().Fabric
 # What an engine keeps; 800 MB each otherwise.
@@ -24,24 +24,15 @@ def setup(strategy, **arguments):
     return runner, *runner.setup(layers, torch.optim.AdamW(layers.parameters(), lr=0.05))
 
 
-def whole(model):
-    import deepspeed
-
-    parameters = list(model.parameters())
-    with deepspeed.zero.GatheredParameters(parameters, enabled=hasattr(parameters[0], "ds_id")):
-        return weights(model)
-
-
 ARGUMENTS = [{"stage": 1}, {"stage": 2}, {"stage": 2, "offload_optimizer": True}, {"stage": 3}]
 
 
 @pytest.mark.parametrize("number", range(len(ARGUMENTS)))
-@ranks(2, backend="hccl")
+@ranks(2, backend="hccl", around=deepspeed_alone)
 def test_trains_as_one_process_on_the_whole_batch(number):
-    with deepspeed_alone():
-        runner, model, optimizer = setup(HPUDeepSpeedStrategy(**ARGUMENTS[number], **BUCKETS))
-        train(runner, model, optimizer, 2)
-        torch.testing.assert_close(whole(model), weights(train_alone("cpu")[1]), rtol=1e-4, atol=1e-5)
+    runner, model, optimizer = setup(HPUDeepSpeedStrategy(**ARGUMENTS[number], **BUCKETS))
+    train(runner, model, optimizer, 2)
+    torch.testing.assert_close(whole_weights(model), weights(train_alone("cpu")[1]), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("maker", [make, make_trainer])
@@ -53,8 +44,7 @@ def test_by_name(name, maker):
 
 
 @pytest.mark.parametrize("stage", [2, 3])
-@ranks(2, backend="hccl")
+@ranks(2, backend="hccl", around=deepspeed_alone)
 def test_a_checkpoint_of_half_the_training(stage, tmp_path):
-    with deepspeed_alone():
-        model = resumed(lambda: setup(HPUDeepSpeedStrategy(stage=stage, **BUCKETS)), tmp_path)
-        torch.testing.assert_close(whole(model), weights(train_alone("cpu")[1]), rtol=1e-4, atol=1e-5)
+    model = resumed(lambda: setup(HPUDeepSpeedStrategy(stage=stage, **BUCKETS)), tmp_path)
+    torch.testing.assert_close(whole_weights(model), weights(train_alone("cpu")[1]), rtol=1e-4, atol=1e-5)

@@ -1,8 +1,6 @@
 """HPUDataModule."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -10,6 +8,7 @@ from lightning_habana import roots
 from lightning_habana.pytorch.datamodule import HPUDataModule
 from tests import vision
 from tests.lightning.conftest import environment_of
+from tests.processes import run_python
 
 # torchvision is loaded in processes of their own: it stays for the rest of one.
 SCRIPT = """
@@ -73,11 +72,7 @@ def test_training(tmp_path, devices):
     (tmp_path / "script.py").write_text(SCRIPT)
     environment = environment_of(tmp_path)
     environment["PYTHONPATH"] += f"{os.pathsep}{vision.ROOT}"
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "script.py", str(tmp_path / "images"), str(devices)], cwd=tmp_path, text=True,
-        capture_output=True, env=environment, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    run_python(["-W", "ignore", "script.py", str(tmp_path / "images"), str(devices)], tmp_path, environment)
 
 
 def test_bad_input(tmp_path):

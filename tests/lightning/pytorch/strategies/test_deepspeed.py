@@ -17,7 +17,7 @@ from lightning_habana import (
 from tests.deepspeed.training import deepspeed_alone
 from tests.distributed.ranks import ranks
 from tests.lightning.pytorch.strategies.test_ddp import halves
-from tests.lightning.support import Classifier, loader, make_trainer, trained_on_cpu
+from tests.lightning.support import Classifier, loader, make_trainer, trained_on_cpu, whole_weights
 
 ZERO = {"stage": 2, "reduce_bucket_size": 1000, "allgather_bucket_size": 1000}
 ADAM = {"type": "AdamW", "params": {"lr": 0.05, "torch_adam": True}}
@@ -27,11 +27,7 @@ class Model(Classifier):
     """Keeps its whole weights when training ends."""
 
     def on_train_end(self):
-        import deepspeed
-
-        parameters = list(self.parameters())
-        with deepspeed.zero.GatheredParameters(parameters, enabled=hasattr(parameters[0], "ds_id")):
-            self.whole = self.weights()
+        self.whole = whole_weights(self)
 
 
 def fit(strategy, model=None, epochs=2, devices=2, plugins=None, data=None, ckpt_path=None, **arguments):
@@ -59,12 +55,11 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("arguments", ARGUMENTS)
-@ranks(2, backend="hccl")
+@ranks(2, backend="hccl", around=deepspeed_alone)
 def test_trains_as_one_process_on_the_whole_batch(arguments):
-    with deepspeed_alone():
-        model, trainer = fit(HPUDeepSpeedStrategy(parallel_devices=2, **ARGUMENTS[arguments]))
-        assert trainer.world_size == 2 and isinstance(trainer.strategy, HPUDDPStrategy)
-        torch.testing.assert_close(model.whole, trained_on_cpu(), rtol=1e-4, atol=1e-5)
+    model, trainer = fit(HPUDeepSpeedStrategy(parallel_devices=2, **ARGUMENTS[arguments]))
+    assert trainer.world_size == 2 and isinstance(trainer.strategy, HPUDDPStrategy)
+    torch.testing.assert_close(model.whole, trained_on_cpu(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("by", ["path", "text", "variable"])
@@ -84,13 +79,12 @@ def test_configuration_in_a_file(by, tmp_path, monkeypatch=None):
         assert engine["train_micro_batch_size_per_gpu"] == 4
 
 
-@ranks(2, backend="hccl")
+@ranks(2, backend="hccl", around=deepspeed_alone)
 def test_accumulation_and_clipping():
-    with deepspeed_alone():
-        options = {"accumulate_grad_batches": 3, "gradient_clip_val": 0.1}
-        model, trainer = fit(HPUDeepSpeedStrategy(stage=1), **options)
-        assert trainer.global_step == 4
-        torch.testing.assert_close(model.whole, trained_on_cpu(**options), rtol=1e-4, atol=1e-5)
+    options = {"accumulate_grad_batches": 3, "gradient_clip_val": 0.1}
+    model, trainer = fit(HPUDeepSpeedStrategy(stage=1), **options)
+    assert trainer.global_step == 4
+    torch.testing.assert_close(model.whole, trained_on_cpu(**options), rtol=1e-4, atol=1e-5)
 
 
 PRECISIONS = {
@@ -100,44 +94,38 @@ PRECISIONS = {
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@ranks(2, backend="hccl")
+@ranks(2, backend="hccl", around=deepspeed_alone)
 def test_precisions(precision):
-    with deepspeed_alone():
-        plugin = HPUDeepSpeedPrecisionPlugin(precision)
-        # In float16 the loss itself is, which a scale of 65,536 would be too much for.
-        model, trainer = fit(HPUDeepSpeedStrategy(initial_scale_power=8), plugins=[plugin])
-        assert model.dtypes == {PRECISIONS[precision]} and trainer.precision_plugin is plugin
-        assert trainer.strategy.config.get("bf16", {}).get("enabled", False) == (
-            precision in ("bf16-mixed", "bf16-true")
-        )
-        assert trainer.strategy.config.get("fp16", {}).get("enabled", False) == precision.startswith("16")
-        assert (model.whole - trained_on_cpu()).abs().mean() < 0.05
+    plugin = HPUDeepSpeedPrecisionPlugin(precision)
+    # In float16 the loss itself is, which a scale of 65,536 would be too much for.
+    model, trainer = fit(HPUDeepSpeedStrategy(initial_scale_power=8), plugins=[plugin])
+    assert model.dtypes == {PRECISIONS[precision]} and trainer.precision_plugin is plugin
+    assert trainer.strategy.config.get("bf16", {}).get("enabled", False) == (precision in ("bf16-mixed", "bf16-true"))
+    assert trainer.strategy.config.get("fp16", {}).get("enabled", False) == precision.startswith("16")
+    assert (model.whole - trained_on_cpu()).abs().mean() < 0.05
 
 
 @pytest.mark.parametrize("stage", [1, 2])
-@ranks(2, backend="hccl")
+@ranks(2, backend="hccl", around=deepspeed_alone)
 def test_fp8(stage):
     """Layers of transformer_engine, whose weights are float32's; their numbers in fp8 are not."""
-    with deepspeed_alone():
-        plugin, model = HPUDeepSpeedPrecisionPlugin("fp8"), Model()
-        model.layers = plugin.convert_modules(model.layers, replace_layers=True)
-        strategy = HPUDeepSpeedStrategy(stage=stage, reduce_bucket_size=1000, allgather_bucket_size=1000)
-        model, trainer = fit(strategy, model, plugins=[plugin])
-        layers = [module for module in trainer.model.modules() if isinstance(module, transformer_engine.Linear)]
-        assert len(layers) == 2 and all(scale.history for layer in layers for scale in layer.fp8_scales.values())
-        assert 0 < (model.whole - trained_on_cpu()).abs().mean() < 0.05
+    plugin, model = HPUDeepSpeedPrecisionPlugin("fp8"), Model()
+    model.layers = plugin.convert_modules(model.layers, replace_layers=True)
+    model, trainer = fit(HPUDeepSpeedStrategy(**ZERO | {"stage": stage}), model, plugins=[plugin])
+    layers = [module for module in trainer.model.modules() if isinstance(module, transformer_engine.Linear)]
+    assert len(layers) == 2 and all(scale.history for layer in layers for scale in layer.fp8_scales.values())
+    assert 0 < (model.whole - trained_on_cpu()).abs().mean() < 0.05
 
 
-@ranks(2, backend="hccl")
+@ranks(2, backend="hccl", around=deepspeed_alone)
 def test_loss_scaling():
-    with deepspeed_alone():
-        strategy = HPUDeepSpeedStrategy(initial_scale_power=4, loss_scale_window=2, hysteresis=1, min_loss_scale=2)
-        _, trainer = fit(strategy, precision="16-mixed", epochs=1)
-        scaler = trainer.optimizers[0].loss_scaler
-        assert (scaler.scale_window, scaler.min_scale, scaler.delayed_shift) == (2, 2, 1)
-        assert scaler.cur_scale > 2**4  # there was no overflow
-        _, trainer = fit(HPUDeepSpeedStrategy(loss_scale=8), precision="16-mixed", epochs=1)
-        assert trainer.optimizers[0].loss_scaler.cur_scale == 8
+    strategy = HPUDeepSpeedStrategy(initial_scale_power=4, loss_scale_window=2, hysteresis=1, min_loss_scale=2)
+    _, trainer = fit(strategy, precision="16-mixed", epochs=1)
+    scaler = trainer.optimizers[0].loss_scaler
+    assert (scaler.scale_window, scaler.min_scale, scaler.delayed_shift) == (2, 2, 1)
+    assert scaler.cur_scale > 2**4  # there was no overflow
+    _, trainer = fit(HPUDeepSpeedStrategy(loss_scale=8), precision="16-mixed", epochs=1)
+    assert trainer.optimizers[0].loss_scaler.cur_scale == 8
 
 
 class Chooses(Model):
@@ -164,17 +152,16 @@ WARMUP = {"type": "WarmupLR", "params": {"warmup_min_lr": 0.0, "warmup_max_lr": 
     (True, False, 0.3),  # the module's optimizer, the configuration's scheduler, which ends at 0.3
     (False, False, 0.3),  # both of the configuration
 ])  # fmt: skip
-@ranks(2, backend="hccl")
+@ranks(2, backend="hccl", around=deepspeed_alone)
 def test_the_module_is_preferred(optimizer, scheduler, lr):
-    with deepspeed_alone():
-        config = {"zero_optimization": ZERO, "optimizer": ADAM, "scheduler": WARMUP}
-        config["zero_allow_untested_optimizer"] = True
-        _, trainer = fit(HPUDeepSpeedStrategy(config=config), Chooses(optimizer, scheduler), epochs=1)
-        engine = trainer.optimizers[0].optimizer
-        assert type(engine) is (torch.optim.SGD if optimizer else torch.optim.AdamW)
-        assert len(trainer.lr_scheduler_configs) == 1
-        assert trainer.lr_scheduler_configs[0].interval == ("epoch" if scheduler else "step")
-        assert engine.param_groups[0]["lr"] == pytest.approx(lr)
+    config = {"zero_optimization": ZERO, "optimizer": ADAM, "scheduler": WARMUP}
+    config["zero_allow_untested_optimizer"] = True
+    _, trainer = fit(HPUDeepSpeedStrategy(config=config), Chooses(optimizer, scheduler), epochs=1)
+    engine = trainer.optimizers[0].optimizer
+    assert type(engine) is (torch.optim.SGD if optimizer else torch.optim.AdamW)
+    assert len(trainer.lr_scheduler_configs) == 1
+    assert trainer.lr_scheduler_configs[0].interval == ("epoch" if scheduler else "step")
+    assert engine.param_groups[0]["lr"] == pytest.approx(lr)
 
 
 @ranks(2, backend="hccl")
@@ -184,16 +171,21 @@ def test_without_any_optimizer():
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
-@ranks(2, backend="hccl")
+@ranks(2, backend="hccl", around=deepspeed_alone)
 def test_training_resumes(stage, tmp_path):
-    with deepspeed_alone():
-        whole, _ = fit(HPUDeepSpeedStrategy(stage=stage), epochs=4)
-        _, first = fit(HPUDeepSpeedStrategy(stage=stage), epochs=2)
-        first.save_checkpoint(tmp_path / "half.ckpt")
-        assert (tmp_path / "half.ckpt" / "checkpoint").is_dir()
-        resumed, second = fit(HPUDeepSpeedStrategy(stage=stage), epochs=4, ckpt_path=tmp_path / "half.ckpt")
-        assert second.current_epoch == 4 and len(resumed.losses) < len(whole.losses)
-        torch.testing.assert_close(resumed.whole, whole.whole, rtol=1e-6, atol=1e-6)
+    whole, _ = fit(HPUDeepSpeedStrategy(stage=stage), epochs=4)
+    _, first = fit(HPUDeepSpeedStrategy(stage=stage), epochs=2)
+    first.save_checkpoint(tmp_path / "half.ckpt")
+    assert (tmp_path / "half.ckpt" / "checkpoint").is_dir()
+    resumed, second = fit(HPUDeepSpeedStrategy(stage=stage), epochs=4, ckpt_path=tmp_path / "half.ckpt")
+    assert second.current_epoch == 4 and len(resumed.losses) < len(whole.losses)
+    torch.testing.assert_close(resumed.whole, whole.whole, rtol=1e-6, atol=1e-6)
+
+
+def loss_by(strategy, checkpoint, **arguments):
+    """The loss of a checkpoint by another strategy."""
+    trainer = make_trainer(accelerator="hpu", devices=2, strategy=strategy, use_distributed_sampler=False)
+    return trainer.test(Model(**arguments), loader(2), ckpt_path=checkpoint, verbose=False)[0]["test_loss"]
 
 
 @pytest.mark.parametrize("stage", [1, 2, 3])
@@ -206,65 +198,46 @@ def test_a_checkpoint_is_put_together(stage, tmp_path):
         weights = put_together(str(tmp_path / "two.ckpt"), "checkpoint")
         assert torch.equal(torch.cat([value.flatten() for value in weights.values()]), model.whole)
         # A file with whole weights serves as well.
-        torch.save({"state_dict": weights, "pytorch-lightning_version": "2.5.0"}, tmp_path / f"{dist.get_rank()}.ckpt")
-        expected = trainer.test(model, loader(2), verbose=False)
-        strategy = HPUDeepSpeedStrategy(stage=3, load_full_weights=True)
-        other = make_trainer(accelerator="hpu", devices=2, strategy=strategy, use_distributed_sampler=False)
-        found = other.test(Model(), loader(2), ckpt_path=tmp_path / f"{dist.get_rank()}.ckpt", verbose=False)
-        assert found[0]["test_loss"] == pytest.approx(expected[0]["test_loss"], rel=1e-5)
+        own = tmp_path / f"{dist.get_rank()}.ckpt"
+        torch.save({"state_dict": weights, "pytorch-lightning_version": "2.5.0"}, own)
+        expected = trainer.test(model, loader(2), verbose=False)[0]["test_loss"]
+        found = loss_by(HPUDeepSpeedStrategy(stage=3, load_full_weights=True), own)
+        assert found == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("stage", [0, 2, 3])
-@ranks(2, backend="hccl")
+@ranks(2, backend="hccl", around=deepspeed_alone)
 def test_evaluation_of_a_checkpoint(stage, tmp_path):
-    with deepspeed_alone():
-        model, trainer = fit(HPUDeepSpeedStrategy(stage=stage), epochs=1)
-        trainer.save_checkpoint(tmp_path / "two.ckpt")
-        after = trainer.test(model, loader(2), verbose=False)[0]["test_loss"]
-        for strategy in (HPUDeepSpeedStrategy(stage=stage), HPUDeepSpeedStrategy(dtype=torch.float)):
-            other = make_trainer(accelerator="hpu", devices=2, strategy=strategy, use_distributed_sampler=False)
-            found = other.test(Model(lr=1.0), loader(2), ckpt_path=tmp_path / "two.ckpt", verbose=False)
-            assert found[0]["test_loss"] == pytest.approx(after, rel=1e-5)
+    model, trainer = fit(HPUDeepSpeedStrategy(stage=stage), epochs=1)
+    trainer.save_checkpoint(tmp_path / "two.ckpt")
+    after = trainer.test(model, loader(2), verbose=False)[0]["test_loss"]
+    for strategy in (HPUDeepSpeedStrategy(stage=stage), HPUDeepSpeedStrategy(dtype=torch.float)):
+        assert loss_by(strategy, tmp_path / "two.ckpt", lr=1.0) == pytest.approx(after, rel=1e-5)
 
 
 @ranks(2, backend="hccl")
 def test_activation_checkpointing_is_configured():
     with deepspeed_alone() as deepspeed:
-        kept = {}
+        kept = []
 
         class Watched(Model):
             def on_train_start(self):
                 module = deepspeed.runtime.activation_checkpointing.checkpointing
                 names = ("PARTITION_ACTIVATIONS", "CPU_CHECKPOINT", "SYNCHRONIZE", "CONTIGUOUS_CHECKPOINTING")
-                kept.update({name: getattr(module, name) for name in names})
+                kept.extend(getattr(module, name) for name in names)
 
-        fit(
-            HPUDeepSpeedStrategy(
-                cpu_checkpointing=True, partition_activations=True, synchronize_checkpoint_boundary=True
-            ),
-            Watched(),
-        )
-        assert kept == {
-            "PARTITION_ACTIVATIONS": True,
-            "CPU_CHECKPOINT": True,
-            "SYNCHRONIZE": True,
-            "CONTIGUOUS_CHECKPOINTING": False,
-        }
+        options = {"partition_activations": True, "cpu_checkpointing": True, "synchronize_checkpoint_boundary": True}
+        fit(HPUDeepSpeedStrategy(**options), Watched())
+        assert kept == [True, True, True, False]
 
 
-WRONG = {
-    "a stage": (lambda: HPUDeepSpeedStrategy(stage=4), "stage=4.: expected 0, 1, 2 or 3"),
-    "no file": (lambda: HPUDeepSpeedStrategy(config="/nowhere.json"), "/nowhere.json: not a JSON file"),
-    "a list": (lambda: HPUDeepSpeedStrategy(config=[1]), "not a JSON file"),
-    "autotuning": (lambda: HPUDeepSpeedStrategy(config={"autotuning": {"enabled": True}}), "autotuning starts jobs"),
-}
-
-
-@pytest.mark.parametrize("what", WRONG)
-def test_wrong_arguments(what):
-    make, message = WRONG[what]
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"stage": 4}, "stage=4.: expected 0, 1, 2 or 3"), ({"config": "/nowhere.json"}, "/nowhere.json: not a JSON file"),
+    ({"config": [1]}, "not a JSON file"), ({"config": {"autotuning": {"enabled": True}}}, "autotuning starts jobs"),
+])  # fmt: skip
+def test_wrong_arguments(arguments, message):
     with pytest.raises(roots.MisconfigurationException, match=message):
-        make()
+        HPUDeepSpeedStrategy(**arguments)
 
 
 def test_unknown_arguments():
@@ -289,14 +262,8 @@ CONTRADICTIONS = {
     "accumulation": ({"config": {"gradient_accumulation_steps": 2}}, "Do not set `gradient_accumulation_steps`"),
     "batches": ({"config": {"train_batch_size": 24, "train_micro_batch_size_per_gpu": 8}}, "is 16: use 3 devices, or"),
     "nvme": ({"stage": 3, "offload_optimizer": True, "offload_optimizer_device": "nvme"}, "nvme_path='/local_nvme'"),
-    "optimizer": (
-        {"config": {"optimizer": {"type": "AdmW"}}},
-        "optimizer.type is 'AdmW': expected .* Did you mean 'AdamW'",
-    ),
-    "optimizer without a type": (
-        {"config": {"optimizer": "AdamW"}},
-        "optimizer is 'AdamW': expected an object with a type",
-    ),
+    "optimizer": ({"config": {"optimizer": {"type": "AdmW"}}}, "optimizer.type is 'AdmW': expected .* mean 'AdamW'"),
+    "optimizer without a type": ({"config": {"optimizer": "AdamW"}}, "optimizer is 'AdamW': expected an object with"),
     "scheduler": ({"config": {"scheduler": {"type": "WarmupRL"}}}, "scheduler.type is 'WarmupRL'.* mean 'WarmupLR'"),
 }
 
@@ -327,23 +294,21 @@ def test_arguments_for_files():
     assert strategy.remote_device == "nvme"
 
 
-@ranks(2, backend="hccl")
+@ranks(2, backend="hccl", around=deepspeed_alone)
 def test_what_is_no_checkpoint(tmp_path):
-    with deepspeed_alone():
-        with pytest.raises(FileNotFoundError, match="not a valid DeepSpeed checkpoint"):
-            fit(HPUDeepSpeedStrategy(), ckpt_path=tmp_path)
-        _, trainer = fit(HPUDeepSpeedStrategy(), epochs=1)
-        with pytest.raises(TypeError, match="storage_options"):
-            trainer.strategy.save_checkpoint({}, tmp_path / "x", storage_options=1)
+    with pytest.raises(FileNotFoundError, match="not a valid DeepSpeed checkpoint"):
+        fit(HPUDeepSpeedStrategy(), ckpt_path=tmp_path)
+    _, trainer = fit(HPUDeepSpeedStrategy(), epochs=1)
+    with pytest.raises(TypeError, match="storage_options"):
+        trainer.strategy.save_checkpoint({}, tmp_path / "x", storage_options=1)
 
 
-@ranks(2, backend="hccl")
+@ranks(2, backend="hccl", around=deepspeed_alone)
 def test_resuming_with_another_stage(tmp_path):
-    with deepspeed_alone():
-        whole, _ = fit(HPUDeepSpeedStrategy(stage=1))
-        _, trainer = fit(HPUDeepSpeedStrategy(stage=1), epochs=1)
-        trainer.save_checkpoint(tmp_path / "half.ckpt")
-        resumed, _ = fit(HPUDeepSpeedStrategy(stage=2), ckpt_path=tmp_path / "half.ckpt")
-        torch.testing.assert_close(resumed.whole, whole.whole, rtol=1e-6, atol=1e-6)
-        with pytest.raises(roots.MisconfigurationException, match="stage 0 to 2 and can't go on with stage 3"):
-            fit(HPUDeepSpeedStrategy(stage=3), ckpt_path=tmp_path / "half.ckpt")
+    whole, _ = fit(HPUDeepSpeedStrategy(stage=1))
+    _, trainer = fit(HPUDeepSpeedStrategy(stage=1), epochs=1)
+    trainer.save_checkpoint(tmp_path / "half.ckpt")
+    resumed, _ = fit(HPUDeepSpeedStrategy(stage=2), ckpt_path=tmp_path / "half.ckpt")
+    torch.testing.assert_close(resumed.whole, whole.whole, rtol=1e-6, atol=1e-6)
+    with pytest.raises(roots.MisconfigurationException, match="stage 0 to 2 and can't go on with stage 3"):
+        fit(HPUDeepSpeedStrategy(stage=3), ckpt_path=tmp_path / "half.ckpt")

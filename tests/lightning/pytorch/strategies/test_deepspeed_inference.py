@@ -38,12 +38,8 @@ class Deep(Classifier):
 
 
 def predicted(strategy, data=None, model=None, **arguments):
-    trainer = make_trainer(
-        accelerator="hpu",
-        devices=dist.get_world_size(),
-        strategy=strategy,
-        **{"use_distributed_sampler": False} | arguments,
-    )
+    arguments = {"use_distributed_sampler": False} | arguments
+    trainer = make_trainer(accelerator="hpu", devices=dist.get_world_size(), strategy=strategy, **arguments)
     model = model or Deep()
     found = trainer.predict(model, data or loader(2))
     return torch.cat(found).cpu(), model, trainer
@@ -72,43 +68,39 @@ def test_ways_to_say_it(way):
         torch.testing.assert_close(found, expected(), rtol=1e-5, atol=1e-5)
 
 
+def parted(size):
+    policy = {Pair: (".down",)}
+    return HPUDeepSpeedStrategy(tensor_parallel={"tp_size": size}, injection_policy=policy, dtype=torch.float)
+
+
 @pytest.mark.parametrize("size", [1, 2])
-@ranks(2, backend="hccl")
+@ranks(2, backend="hccl", around=deepspeed_alone)
 def test_parted_layers(size):
-    with deepspeed_alone():
-        strategy = HPUDeepSpeedStrategy(
-            tensor_parallel={"tp_size": size}, injection_policy={Pair: (".down",)}, dtype=torch.float
-        )
-        found, model, _ = predicted(strategy)
-        assert {layer.weight.shape for layer in (model.pairs[0].up, model.pairs[1].up)} == {(256 // size, FEATURES)}
-        torch.testing.assert_close(found, expected(), rtol=1e-5, atol=1e-5)
+    found, model, _ = predicted(parted(size))
+    assert {layer.weight.shape for layer in (model.pairs[0].up, model.pairs[1].up)} == {(256 // size, FEATURES)}
+    torch.testing.assert_close(found, expected(), rtol=1e-5, atol=1e-5)
 
 
-@ranks(4, backend="hccl")
+@ranks(4, backend="hccl", around=deepspeed_alone)
 def test_two_models_of_two_devices():
     """Devices that share a model see the same samples, others the others."""
-    with deepspeed_alone():
-        strategy = HPUDeepSpeedStrategy(
-            tensor_parallel={"tp_size": 2}, injection_policy={Pair: (".down",)}, dtype=torch.float
-        )
-        found, model, _ = predicted(strategy, use_distributed_sampler=True)
-        assert model.pairs[0].up.weight.shape == (128, FEATURES)
-        replica = dist.get_rank() // 2
-        torch.testing.assert_close(found, expected(slice(replica, None, 2)), rtol=1e-5, atol=1e-5)
+    found, model, _ = predicted(parted(2), use_distributed_sampler=True)
+    assert model.pairs[0].up.weight.shape == (128, FEATURES)
+    replica = dist.get_rank() // 2
+    torch.testing.assert_close(found, expected(slice(replica, None, 2)), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("bf16-mixed", torch.bfloat16), ("16-mixed", torch.float16)])
-@ranks(2, backend="hccl")
+@ranks(2, backend="hccl", around=deepspeed_alone)
 def test_precisions(precision, dtype):
-    with deepspeed_alone():
-        # Weights in the precision's dtype, or in the one that is asked for, whose inputs are cast to it.
-        found, model, _ = predicted(HPUDeepSpeedStrategy(replace_method="auto"), precision=precision)
-        assert next(model.parameters()).dtype == dtype and model.dtypes == {dtype}
+    # Weights in the precision's dtype, or in the one that is asked for, whose inputs are cast to it.
+    found, model, _ = predicted(HPUDeepSpeedStrategy(replace_method="auto"), precision=precision)
+    assert next(model.parameters()).dtype == dtype and model.dtypes == {dtype}
+    torch.testing.assert_close(found, expected(), rtol=0.05, atol=0.05)
+    for plugin in (HPUDeepSpeedPrecisionPlugin, roots.pytorch("plugins").DeepSpeedPrecisionPlugin):
+        found, model, _ = predicted(HPUDeepSpeedStrategy(dtype=torch.float), plugins=[plugin(precision)])
+        assert next(model.parameters()).dtype == torch.float
         torch.testing.assert_close(found, expected(), rtol=0.05, atol=0.05)
-        for plugin in (HPUDeepSpeedPrecisionPlugin, roots.pytorch("plugins").DeepSpeedPrecisionPlugin):
-            found, model, _ = predicted(HPUDeepSpeedStrategy(dtype=torch.float), plugins=[plugin(precision)])
-            assert next(model.parameters()).dtype == torch.float
-            torch.testing.assert_close(found, expected(), rtol=0.05, atol=0.05)
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
@@ -120,29 +112,21 @@ def test_without_init_inference(stage):
         torch.testing.assert_close(found, expected(), rtol=1e-5, atol=1e-5)
 
 
-WRONG = {
-    "parts": ({"tensor_parallel": {"tp_size": 3}}, roots.MisconfigurationException, "does not divide the 2 devices"),
-    "twice": (
-        {"config": {"dtype": torch.half}, "dtype": torch.float}, roots.MisconfigurationException,
-        "dtype is torch.float32 as an argument and torch.float16 in `config`",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"tensor_parallel": {"tp_size": 3}}, "does not divide the 2 devices"),
+    ({"config": {"dtype": torch.half}, "dtype": torch.float}, "torch.float32 as an argument and torch.float16 in"),
+])  # fmt: skip
 @ranks(2, backend="hccl")
-def test_wrong_arguments(what):
-    arguments, error, message = WRONG[what]
-    with deepspeed_alone(), pytest.raises(error, match=message):
+def test_wrong_arguments(arguments, message):
+    with deepspeed_alone(), pytest.raises(roots.MisconfigurationException, match=message):
         predicted(HPUDeepSpeedStrategy(**arguments))
 
 
-@ranks(2, backend="hccl")
+@ranks(2, backend="hccl", around=deepspeed_alone)
 def test_weights_that_training_divided():
-    with deepspeed_alone():
-        model = Deep()
-        strategy = HPUDeepSpeedStrategy(stage=3)
-        trainer = make_trainer(accelerator="hpu", devices=2, strategy=strategy, max_epochs=1)
-        trainer.fit(model, loader(2))
-        with pytest.raises(roots.MisconfigurationException, match="still divided among the devices"):
-            predicted(HPUDeepSpeedStrategy(dtype=torch.float), model=model)
+    model = Deep()
+    strategy = HPUDeepSpeedStrategy(stage=3)
+    trainer = make_trainer(accelerator="hpu", devices=2, strategy=strategy, max_epochs=1)
+    trainer.fit(model, loader(2))
+    with pytest.raises(roots.MisconfigurationException, match="still divided among the devices"):
+        predicted(HPUDeepSpeedStrategy(dtype=torch.float), model=model)

@@ -47,15 +47,11 @@ def fit(epochs=2, ckpt_path=None, precision=None, plugins=None, **arguments):
 @pytest.mark.filterwarnings("ignore")
 @ranks(2, backend="hccl")
 def test_trains_as_one_process_on_the_whole_batch(arguments):
-    model, _ = fit(**arguments)
-    torch.testing.assert_close(model.gathered, trained_on_cpu(), rtol=1e-4, atol=1e-5)
-
-
-@ranks(2, backend="hccl")
-def test_weights_are_divided():
-    model, trainer = fit()
+    model, trainer = fit(**arguments)
     assert isinstance(trainer.strategy.model, FullyShardedDataParallel)
-    assert 0 < model.sharded < model.gathered.numel()
+    if not arguments:  # the weights are divided
+        assert 0 < model.sharded < model.gathered.numel()
+    torch.testing.assert_close(model.gathered, trained_on_cpu(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("bf16-mixed", torch.bfloat16), ("16-mixed", torch.float16)])

@@ -5,8 +5,9 @@ import pytest
 LOAD = "import os, torch, habana_frameworks.torch as ht\n"
 
 
-def test_eager_by_default(script):
-    result = script(LOAD + "print(ht.core.is_lazy(), ht.utils.internal.is_lazy())")
+def test_eager_by_default_and_spelling_it_out_is_no_change(script):
+    spelt = "os.environ['PT_HPU_LAZY_MODE'] = '0'; ht.core.mark_step()\n"
+    result = script(LOAD + spelt + "print(ht.core.is_lazy(), ht.utils.internal.is_lazy())")
     assert result.out == "False False"
 
 
@@ -26,17 +27,19 @@ def test_no_thread_of_lazy_mode_outlives_the_exit_handlers(script):
     assert script(code, PT_HPU_LAZY_MODE="1").out.splitlines() == ["['openhpu-graphs']", "[]"]
 
 
-@pytest.mark.parametrize("before", ["0", "1"])
-def test_the_variable_may_be_set_between_torch_and_habana(script, before):
-    code = """
+BETWEEN = """
     import os, torch
     import habana_frameworks.autoload as autoload
     getattr(autoload, "__autoload")()
     os.environ["PT_HPU_LAZY_MODE"] = str(1 - int(os.environ["PT_HPU_LAZY_MODE"]))
     import habana_frameworks.torch as ht
     print(ht.core.is_lazy())
-    """
-    assert script(code, PT_HPU_LAZY_MODE=before).out == str(before == "0")
+"""
+
+
+@pytest.mark.parametrize("before", ["0", "1"])
+def test_the_variable_may_be_set_between_torch_and_habana(script, before):
+    assert script(BETWEEN, PT_HPU_LAZY_MODE=before).out == str(before == "0")
 
 
 def test_a_late_change_is_ignored_with_one_warning(script):
@@ -67,19 +70,7 @@ def test_lazy_mode_stays_lazy(script):
 
 
 def test_a_change_after_the_first_use_of_a_device_is_a_warning(script):
-    code = """
-    import os, torch
-    import habana_frameworks.autoload as autoload
-    getattr(autoload, "__autoload")()
-    torch.ones(1, device="hpu")
-    os.environ["PT_HPU_LAZY_MODE"] = "1"
-    import habana_frameworks.torch as ht
-    print(ht.core.is_lazy())
-    """
-    result = script(code, warnings="always")
+    used = "    torch.ones(1, device='hpu')\n    os.environ"
+    result = script(BETWEEN.replace("    os.environ", used, 1), warnings="always", PT_HPU_LAZY_MODE="0")
     assert result.out == "False"
     assert result.err.count("PT_HPU_LAZY_MODE was changed to 1") == 1
-
-
-def test_spelling_out_the_default_is_no_change(script):
-    assert script(LOAD + "os.environ['PT_HPU_LAZY_MODE'] = '0'; ht.core.mark_step()").out == ""

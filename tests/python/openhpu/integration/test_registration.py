@@ -17,8 +17,7 @@ LOAD = "import torch; import habana_frameworks.torch; "
 
 
 def test_autoload_registers_and_opens_nothing(script):
-    result = script(
-        """
+    code = """
         import sys, torch
         before = set(sys.modules)
         import habana_frameworks.autoload as autoload
@@ -27,9 +26,8 @@ def test_autoload_registers_and_opens_nothing(script):
         heavy = [m for m in ("numpy", "torch._dynamo", "torch.distributed", "torch.fx.experimental") if m in new]
         print(autoload.is_loaded, torch.hpu.is_available(), torch.hpu.is_initialized(), heavy)
         print(torch.accelerator.current_accelerator())
-        """
-    )
-    assert result.out.splitlines() == ["True True False []", "hpu"]
+    """
+    assert script(code).out.splitlines() == ["True True False []", "hpu"]
 
 
 def test_the_entry_point_is_declared():
@@ -40,36 +38,25 @@ def test_the_entry_point_is_declared():
 
 
 def test_autoload_can_be_forbidden_and_the_import_still_loads(script):
-    result = script(
-        """
+    code = """
         import torch
         import habana_frameworks.autoload as autoload
         getattr(autoload, "__autoload")()
         print(hasattr(torch, "hpu"))
         import habana_frameworks.torch.hpu as hthpu
         print(hthpu is torch.hpu, autoload.is_loaded)
-        """,
-        PT_HPU_AUTOLOAD="0",
-    )
-    assert result.out.splitlines() == ["False", "True True"]
-
-
-def test_habana_before_torch(script):
-    result = script("import habana_frameworks.torch as ht; print(ht.torch.ones(2, device='hpu').sum().item())")
-    assert result.out == "2.0"
+    """
+    assert script(code, PT_HPU_AUTOLOAD="0").out.splitlines() == ["False", "True True"]
 
 
 def test_finding_the_package_loads_nothing(script):
-    result = script(
-        """
+    code = """
         import sys
         from importlib.util import find_spec
         print(find_spec("habana_frameworks") is not None, find_spec("habana_frameworks.torch") is not None)
         print([m for m in sys.modules if m.startswith(("torch", "openhpu"))])
-        """,
-        fresh=True,
-    )
-    assert result.out.splitlines() == ["True True", "[]"]
+    """
+    assert script(code, fresh=True).out.splitlines() == ["True True", "[]"]
 
 
 def test_a_late_load_is_an_error_that_says_what_to_do(script):
@@ -86,9 +73,11 @@ def test_a_missing_core_is_an_error(script):
     assert "openhpu._C, is missing; build it with `make build`" in result.last
 
 
+ANOTHER = "from openhpu.integration import compat; compat.built = lambda: ['2.9']"
+
+
 def test_another_pytorch_is_an_error_that_names_both(script):
-    another = "from openhpu.integration import compat; compat.built = lambda: ['2.9']; import torch; "
-    result = script(another + "import habana_frameworks.torch", fails=True, warnings="ignore")
+    result = script(ANOTHER + "; import torch; import habana_frameworks.torch", fails=True, warnings="ignore")
     assert result.last.startswith(
         "openhpu.integration.registration.ExtensionError: its compiled core was built with PyTorch 2.9 and does not "
         f"fit the installed PyTorch {torch.__version__}"
@@ -107,10 +96,7 @@ for use in (lambda: torch.ones(1, device="hpu"), lambda: torch.ones(1).to("hpu")
 """
 BROKEN = {
     "no _machine": ("sys.modules['openhpu._machine'] = None", "its compiled core, openhpu._C, is missing; build"),
-    "another core": (
-        "from openhpu.integration import compat; compat.built = lambda: ['2.9']",
-        "its compiled core was built",
-    ),
+    "another core": (ANOTHER, "its compiled core was built"),
     "a defect": ("from openhpu import settings; settings.check_environment = lambda: 1 / 0", "ZeroDivisionError: div"),
     "a late defect": ("from openhpu import settings; settings.get = lambda name: {}[name]", "KeyError: "),
 }
@@ -132,7 +118,7 @@ def test_of_two_pytorches_the_error_names_both(script, tmp_path):
     (tmp_path / "behind" / "torch" / "lib").mkdir(parents=True)
     code = f"""
         import sys; sys.path.append({str(tmp_path / "behind")!r})
-        from openhpu.integration import compat; compat.built = lambda: ['2.9']
+        {ANOTHER}
         import habana_frameworks.torch
     """
     assert f"; in front of {tmp_path / 'behind' / 'torch'} on sys.path)" in script(code, fails=True).last
@@ -206,23 +192,18 @@ def test_what_was_missing_at_autoload_can_be_loaded_later(script):
 
 
 def test_one_module_object_under_all_names(script):
-    result = script(
-        LOAD
-        + """import habana_frameworks.torch.core as htcore, habana_frameworks.torch.utils.experimental as htexp
+    code = """import habana_frameworks.torch.core as htcore, habana_frameworks.torch.utils.experimental as htexp
 import habana_frameworks.torch.hpu.random as r1, torch.hpu.random as r2, openhpu.device.random as r3
 import habana_frameworks.torch.hpu.metrics as m1, torch.hpu.metrics as m2
 from habana_frameworks.torch.hpu.memory import memory_stats
 print(htcore.hpu is htexp.hpu is torch.hpu is torch.hpu.hpu is habana_frameworks.torch.hpu, r1 is r2 is r3, m1 is m2)
 print(torch.get_device_module("hpu") is torch.get_device_module() is torch.hpu)
 """
-    )
-    assert result.out.splitlines() == ["True True True", "True"]
+    assert script(LOAD + code).out.splitlines() == ["True True True", "True"]
 
 
 def test_an_environment_set_before_the_first_use_counts(script):
-    result = script(
-        LOAD
-        + """
+    code = """
 import os
 print(torch.hpu.device_count() == min(8, len(os.sched_getaffinity(0))))
 os.environ["HABANA_VISIBLE_MODULES"] = "4,5,6"
@@ -231,24 +212,18 @@ x = torch.ones(1, device="hpu:2")
 os.environ["HABANA_VISIBLE_MODULES"] = "4"
 print(torch.hpu.device_count(), torch.hpu.get_device_properties(2).module, x.device)
 """
-    )
-    assert result.out.splitlines() == ["True", "3", "3 6 hpu:2"]
+    assert script(LOAD + code).out.splitlines() == ["True", "3", "3 6 hpu:2"]
 
 
 def test_a_device_that_pytorch_opens_by_itself_is_configured(script):
-    result = script(
-        LOAD + "event = torch.Event(device='hpu'); event.record(); "
-        "print(torch.accelerator.device_count(), torch.ones(2, device='hpu:1').device, torch.hpu.mem_get_info()[1])",
-        OPENHPU_DEVICE_COUNT="2",
-        OPENHPU_MEMORY_GB="1",
-    )
+    code = """event = torch.Event(device='hpu'); event.record()
+print(torch.accelerator.device_count(), torch.ones(2, device='hpu:1').device, torch.hpu.mem_get_info()[1])"""
+    result = script(LOAD + code, OPENHPU_DEVICE_COUNT="2", OPENHPU_MEMORY_GB="1")
     assert result.out == f"2 hpu:1 {2**30}"
 
 
 def test_a_rank_without_a_module_is_told_when_it_uses_the_device(script):
-    result = script(
-        LOAD
-        + """
+    code = """
 torch.manual_seed(0)
 torch.distributed.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))
@@ -257,10 +232,7 @@ for x in torch.utils.data.DataLoader(torch.ones(4, 2), batch_size=2):
 print(torch.hpu.is_available(), model.module.bias.grad.tolist(), flush=True)
 torch.distributed.destroy_process_group()
 torch.ones(1, device="hpu")
-""",
-        fails=True,
-        LOCAL_RANK="8",
-        LOCAL_WORLD_SIZE="16",
-    )
+"""
+    result = script(LOAD + code, fails=True, LOCAL_RANK="8", LOCAL_WORLD_SIZE="16")
     assert result.out == "True [4.0, 4.0]"
     assert "LOCAL_RANK=8 has no module: this machine has 8, numbers 0 to 7." in result.last

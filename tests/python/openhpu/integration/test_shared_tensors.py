@@ -1,6 +1,6 @@
 """hpu tensors sent to other processes: no copies, and memory that lives exactly as long as somebody has it.
 
-Each test is a program of its own: its functions run in its child processes.
+Each test is a program of its own, whose function `child` runs in a child process. It returns what `main` returns.
 """
 
 import json
@@ -14,14 +14,15 @@ import json, os, signal, sys, time
 import torch
 import torch.multiprocessing as mp
 import habana_frameworks.torch
+from multiprocessing.reduction import ForkingPickler
 
 def in_use():
     torch.hpu.synchronize()
     return torch.hpu.memory_stats()["InUse"]
 
-def start(child, method="spawn"):
+def start(child):
     # Queues there and back, and the process that has them.
-    context = mp.get_context(method)
+    context = mp.get_context("spawn")
     queue, answers = context.Queue(), context.Queue()
     process = context.Process(target=child, args=(queue, answers))
     process.start()
@@ -36,19 +37,28 @@ def shared_files():
         except OSError:
             pass
     return [name for name in found if "hpu tensor" in name]
+
+def error_of(action):
+    try:
+        action()
+    except (RuntimeError, OSError) as error:
+        return str(error)
+"""
+FOOT = """
+if __name__ == "__main__":
+    print(json.dumps(main(*start(child)) if "child" in globals() else main()))
 """
 
 
 @pytest.fixture(params=["eager", "lazy"])
 def program(request, tmp_path):
-    """Run a program whose functions child processes can import; returns its output as JSON."""
+    """Run a program whose functions child processes can import; what its `main` returns."""
 
-    def run(code, fails=False):
+    def run(code):
         environment = clean_environment(
             tmp_path, PT_HPU_LAZY_MODE=str(int(request.param == "lazy")), OPENHPU_COMPILE="off", OMP_NUM_THREADS="1"
         )
-        result = run_file(HEAD + code, tmp_path, environment, fails)
-        return result if fails else json.loads(result.out.splitlines()[-1])
+        return json.loads(run_file(HEAD + code + FOOT, tmp_path, environment, fails=False).out.splitlines()[-1])
 
     return run
 
@@ -64,37 +74,35 @@ def child(queue, answers):
     queue.get()
     answers.put(x.tolist())
 
-if __name__ == "__main__":
-    queue, answers, process = start(child)
+def main(queue, answers, process):
     x = torch.zeros(3, device="hpu")
     for i in range(5):
         x.add_(1)
     queue.put(x)  # all of it is in what arrives
-    out = [answers.get(), answers.get()]
-    out.append(x.tolist())
+    out = [answers.get(), answers.get(), x.tolist()]
     x.add_(1)
     torch.hpu.synchronize()
     queue.put(None)
     out.append(answers.get())
     process.join()
-    print(json.dumps([*out, process.exitcode]))
+    return [*out, process.exitcode]
 """)
     assert result == [["hpu", [5.0] * 3], "written", [50.0] * 3, [51.0] * 3, 0]
 
 
 def test_arguments_of_spawn_and_parameters(program):
     result = program("""
-def child(rank, model, x, done):
+def work(rank, model, x, done):
     with torch.no_grad():
         model.weight[rank].fill_(rank + 1)
         x[rank] = model(torch.ones(2, device="hpu"))[rank]
     torch.hpu.synchronize()
     assert isinstance(model.weight, torch.nn.Parameter) and model.weight.requires_grad and model.weight.is_leaf
 
-if __name__ == "__main__":
+def main():
     model, x = torch.nn.Linear(2, 3, bias=False).to("hpu"), torch.zeros(3, device="hpu")
-    mp.spawn(child, args=(model, x, None), nprocs=3)
-    print(json.dumps([model.weight.tolist(), x.tolist()]))
+    mp.spawn(work, args=(model, x, None), nprocs=3)
+    return model.weight.tolist(), x.tolist()
 """)
     assert result == [[[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]], [2.0, 4.0, 6.0]]
 
@@ -110,8 +118,7 @@ def child(queue, answers):
     answers.put(x)  # back to where it came from
     queue.get()
 
-if __name__ == "__main__":
-    queue, answers, process = start(child)
+def main(queue, answers, process):
     x = torch.arange(12.0).to("hpu").view(3, 4)
     queue.put((x, x[1:, ::2], torch.ones(2, dtype=torch.int64).to("hpu")))
     queue.put(x.t())
@@ -120,14 +127,11 @@ if __name__ == "__main__":
     same = back.untyped_storage()._cdata == x.untyped_storage()._cdata
     queue.put(None)
     process.join()
-    print(json.dumps([*out, same, x.tolist()]))
+    return *out, same, x.tolist()
 """)
-    assert result[1:4] == [[4, 2], 4, True]
-    assert result[0] == [[0.0, 1.0, 2.0, 3.0], [7.0, 5.0, 7.0, 7.0], [7.0, 9.0, 7.0, 11.0]]
-    assert result[4] == [list(column) for column in zip(*result[0], strict=True)]
-    assert result[5] == [1, 1]
-    assert result[6] is True
-    assert result[7] == result[0]
+    rows = [[0.0, 1.0, 2.0, 3.0], [7.0, 5.0, 7.0, 7.0], [7.0, 9.0, 7.0, 11.0]]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    assert result == [rows, [4, 2], 4, True, columns, [1, 1], True, rows]
 
 
 def test_memory_lives_as_long_as_somebody_has_it(program):
@@ -140,8 +144,7 @@ def child(queue, answers):
     del x
     answers.put([in_use(), shared_files()])
 
-if __name__ == "__main__":
-    queue, answers, process = start(child)
+def main(queue, answers, process):
     torch.zeros(1, device="hpu")
     before = in_use()
     x = torch.full((1 << 20,), 2.0, device="hpu")
@@ -156,7 +159,7 @@ if __name__ == "__main__":
     queue.put(None)
     out += [answers.get(), answers.get()]
     process.join()
-    print(json.dumps(out))
+    return out
 """)
     assert result == [True, float(4 << 20), [0, []], float(3 << 20), [0, []]]
 
@@ -168,10 +171,9 @@ def child(queue, answers):
     answers.put(x.sum().item())
     time.sleep(1000)
 
-if __name__ == "__main__":
+def main(queue, answers, process):
     torch.zeros(1, device="hpu")
     before = in_use()
-    queue, answers, process = start(child)
     x = torch.ones(1 << 20, device="hpu")
     queue.put(x)
     total = answers.get()
@@ -179,52 +181,35 @@ if __name__ == "__main__":
     process.join()
     value = x.add_(1).sum().item()
     del x
-    print(json.dumps([total, value, in_use() - before, shared_files()]))
+    return total, value, in_use() - before, shared_files()
 """)
     assert result == [float(1 << 20), float(2 << 20), 0, []]
 
 
-def test_a_producer_that_ended_before_is_an_error_that_says_so(program):
-    result = program("""
-def child(queue, go):
-    x = torch.ones(3, device="hpu")
-    queue.put(x)
-    queue.put("sent")
+@pytest.mark.parametrize("early", [True, False])
+def test_a_producer_that_ended_before_or_after(program, early):
+    """What it sent before it ended cannot be received: an error that says so. What was received stays."""
+    first, second = program(f"""
+def child(queue, answers):
+    answers.put(torch.full((3,), 4.0, device="hpu"))
+    answers.put("sent")
+    {early} or queue.get()
 
-if __name__ == "__main__":
-    context = mp.get_context("spawn")
-    queue = context.SimpleQueue()
-    process = context.Process(target=child, args=(queue, None))
-    process.start()
-    process.join()
-    try:
-        queue.get()
-    except RuntimeError as error:
-        text = str(error)
-    print(json.dumps([text, queue.get(), torch.ones(2, device="hpu").tolist()]))
+def main(queue, answers, process):
+    received = []
+    if {early}:
+        process.join()
+        received.append(error_of(answers.get))
+    else:
+        x = answers.get()
+        queue.put(None)
+        process.join()
+        received.append(x.add_(1).tolist())
+    return *received, [answers.get(), torch.ones(2, device="hpu").tolist(), process.exitcode]
 """)
-    assert result[0].startswith("An hpu tensor could not be received: the process that sent it has ended.")
-    assert result[1:] == ["sent", [1.0, 1.0]]
-
-
-def test_a_producer_that_ends_after(program):
-    result = program("""
-def child(queue, go):
-    queue.put(torch.full((3,), 4.0, device="hpu"))
-    go.wait()
-
-if __name__ == "__main__":
-    context = mp.get_context("spawn")
-    queue, go = context.SimpleQueue(), context.Event()
-    process = context.Process(target=child, args=(queue, go))
-    process.start()
-    x = queue.get()
-    go.set()
-    process.join()
-    x.add_(1)
-    print(json.dumps([x.tolist(), process.exitcode]))
-""")
-    assert result == [[5.0] * 3, 0]
+    assert first == [5.0] * 3 or early
+    assert not early or first.startswith("An hpu tensor could not be received: the process that sent it has ended.")
+    assert second == ["sent", [1.0, 1.0], 0]
 
 
 def test_everything_that_can_be_sent(program):
@@ -235,25 +220,17 @@ def child(queue, answers):
         answers.put([str(type(value).__name__), str(value.dtype), str(value.device), list(value.shape), value.is_sparse,
                      value.to_dense().cpu().float().tolist() if value.is_sparse else value.cpu().float().tolist()])
 
-if __name__ == "__main__":
-    queue, answers, process = start(child)
-    values = [
-        torch.empty(0, 3, device="hpu"), torch.tensor([True, False], device="hpu"),
-        torch.ones(2, dtype=torch.bfloat16, device="hpu").expand(3, 2),
-        torch.eye(2).to_sparse().to("hpu"),
-    ]
+def main(queue, answers, process):
     out = []
-    for value in values:
+    for value in (
+        torch.empty(0, 3, device="hpu"), torch.tensor([True, False], device="hpu"),
+        torch.ones(2, dtype=torch.bfloat16, device="hpu").expand(3, 2), torch.eye(2).to_sparse().to("hpu"),
+    ):
         queue.put(value)
         out.append(answers.get())
     x = torch.ones(2, device="hpu", requires_grad=True) * 2
-    queue.close()
-    try:
-        mp.get_context("spawn").SimpleQueue().put(x)
-    except RuntimeError as error:
-        out.append(str(error)[:30])
     process.join()
-    print(json.dumps(out))
+    return *out, error_of(lambda: mp.get_context("spawn").SimpleQueue().put(x))[:30]
 """)
     assert result == [
         ["Tensor", "torch.float32", "hpu:0", [0, 3], False, []],
@@ -266,15 +243,7 @@ if __name__ == "__main__":
 
 def test_graphs_hold_addresses(program):
     result = program("""
-from multiprocessing.reduction import ForkingPickler
-
-def text(action):
-    try:
-        action()
-    except RuntimeError as error:
-        return str(error)
-
-if __name__ == "__main__":
+def main():
     x, y = torch.ones(2, device="hpu"), torch.ones(2, device="hpu")
     ForkingPickler.dumps(x)
     address = x.data_ptr()
@@ -282,17 +251,17 @@ if __name__ == "__main__":
     with torch.hpu.graph(graph):
         x.add_(y)
     ForkingPickler.dumps(x)
-    out = [text(lambda: ForkingPickler.dumps(y)), x.data_ptr() == address]
+    out = [error_of(lambda: ForkingPickler.dumps(y)), x.data_ptr() == address]
     graph.replay()
     out.append(x.tolist())
     del graph
     ForkingPickler.dumps(y)
-    out += [text(lambda: x.resize_(100)), y.tolist()]
+    out += [error_of(lambda: x.resize_(100)), y.tolist()]
     graph = torch.hpu.HPUGraph()
     graph.capture_begin()
-    out.append(text(lambda: ForkingPickler.dumps(torch.ones(2, device="hpu"))))
+    out.append(error_of(lambda: ForkingPickler.dumps(torch.ones(2, device="hpu"))))
     graph.reset()
-    print(json.dumps(out))
+    return out
 """)
     assert result[0].startswith("An hpu tensor whose address a captured graph holds can't be moved")
     assert result[1:3] == [True, [3.0, 3.0]]
@@ -304,18 +273,13 @@ if __name__ == "__main__":
 def test_too_many_files_is_an_error_that_says_so(program):
     result = program("""
 import resource
-from multiprocessing.reduction import ForkingPickler
 
-if __name__ == "__main__":
+def main():
     torch.ones(1, device="hpu")
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
     tensors = [torch.ones(2, device="hpu") for _ in range(80)]
-    try:
-        for x in tensors:
-            ForkingPickler.dumps(x)
-    except (RuntimeError, OSError) as error:
-        text = str(error)
-    print(json.dumps([text, tensors[-1].tolist(), tensors[0].tolist()]))
+    text = error_of(lambda: [ForkingPickler.dumps(x) for x in tensors])
+    return text, tensors[-1].tolist(), tensors[0].tolist()
 """)
     assert "Too many open files" in result[0]
     assert result[1:] == [[1.0, 1.0]] * 2

@@ -61,8 +61,7 @@ def test_a_file_replaces_the_list_and_wins(script, tmp_path):
 
 @pytest.mark.parametrize("enter", ['torch.autocast("hpu").__enter__()', "torch.set_autocast_enabled('hpu', True)"])
 def test_fake_tensors_before_the_first_operator_are_cast(script, enter):
-    result = script(
-        f"""
+    code = f"""
         import habana_frameworks.torch, torch
         from torch._subclasses.fake_tensor import FakeTensorMode
         with FakeTensorMode():
@@ -70,5 +69,5 @@ def test_fake_tensors_before_the_first_operator_are_cast(script, enter):
             {enter}
             print((x @ x).dtype)
         """
-    )
+    result = script(code)
     assert result.out == "torch.bfloat16"

@@ -1,15 +1,12 @@
 """Gaudi's data loader."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import habana_dataloader
 from tests import vision
-from tests.processes import clean_environment
+from tests.processes import clean_environment, run_python
 
 
 def test_it_is_pytorchs(monkeypatch):
@@ -56,12 +53,8 @@ TRAINING = t.Compose([t.RandomResizedCrop(32), t.RandomHorizontalFlip(), t.ToTen
 
 def run(tmp_path, program, **more):
     start = f"from pathlib import Path\ntmp = Path({str(tmp_path)!r}) / 'images'\ntmp.mkdir(parents=True)\n"
-    environment = {**clean_environment(tmp_path), **more}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", start + FOLDER + program], env=environment, text=True,
-        capture_output=True, check=False, cwd=vision.ROOT,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    command = ["-W", "ignore", "-c", start + FOLDER + program]
+    run_python(command, vision.ROOT, clean_environment(tmp_path, **more))
 
 
 needs_torchvision = pytest.mark.skipif(vision.folder() is None, reason=vision.MISSING)

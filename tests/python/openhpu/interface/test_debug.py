@@ -39,8 +39,7 @@ def test_the_state_before_the_end(hpu, tmp_path):
 
 
 def test_graphs_are_counted_and_forgotten(script):
-    result = script(
-        """
+    code = """
         import torch
         import habana_frameworks.torch.core as htcore
         from habana_frameworks.torch.utils import debug as htdebug
@@ -51,7 +50,6 @@ def test_graphs_are_counted_and_forgotten(script):
         print(htdebug._get_jit_cache_size())
         htdebug._clear_jit_cache()
         print(htdebug._get_jit_cache_size(), y.tolist())
-        """,
-        PT_HPU_LAZY_MODE="1",
-    )
+        """
+    result = script(code, PT_HPU_LAZY_MODE="1")
     assert result.out.splitlines() == ["1", "0 [2.0, 2.0, 2.0, 2.0]"]

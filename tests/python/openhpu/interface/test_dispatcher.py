@@ -32,8 +32,7 @@ def test_an_event_of_ones_own_keeps_its_time(hpu):
 
 
 def test_process_events(script):
-    result = script(
-        """
+    code = """
         import habana_frameworks.torch as ht, torch
         from habana_frameworks.torch.utils.event_dispatcher import EventDispatcher, EventId
         for kind in (EventId.DEVICE_ACQUIRED, EventId.MARK_STEP, EventId.PROCESS_EXIT):
@@ -41,5 +40,5 @@ def test_process_events(script):
         torch.ones(1, device="hpu")
         ht.core.mark_step()
         """
-    )
+    result = script(code)
     assert result.out.splitlines() == ["DEVICE_ACQUIRED", "MARK_STEP", "PROCESS_EXIT"]

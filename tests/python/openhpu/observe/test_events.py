@@ -28,12 +28,10 @@ def test_the_asked_kinds_only_while_somebody_listens_to_its_kinds(hpu):
 
 def test_a_subscription_before_torch_is_loaded(script):
     """It loads torch, and so the device, which subscribes as well."""
-    script(
-        """
+    code = """
         from openhpu import events
         events.subscribe("cpu_fallback", lambda event: print(event.params["op"]))
         import torch
         torch.linalg.svdvals(torch.ones(2, 2, device="hpu"))
-        """,
-        TORCH_DEVICE_BACKEND_AUTOLOAD="1",
-    )
+        """
+    script(code, TORCH_DEVICE_BACKEND_AUTOLOAD="1")

@@ -34,23 +34,14 @@ def test_everything_in_lazy_mode(script, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("masks", "expected"),
+    ("variables", "expected"),
     [
         ({"PT_HPU_LOG_MOD_MASK": "80", "PT_HPU_LOG_TYPE_MASK": "8"}, {"PT_FALLBACK"}),
         ({"PT_HPU_LOG_MOD_MASK": "0x81"}, {"PT_FALLBACK", "PT_DEVICE"}),
         ({"PT_HPU_LOG_MOD_MASK": "80", "PT_HPU_LOG_TYPE_MASK": "3"}, set()),
         ({"PT_HPU_LOG_MOD_MASK": "28", "PT_HPU_LOG_TYPE_MASK": "4"}, {"PT_LAZY", "PT_SYNHELPER"}),
         ({"PT_HPU_LOG_MOD_MASK": "ff", "LOG_LEVEL_ALL": "6"}, set()),
-    ],
-)
-def test_the_older_masks(script, tmp_path, masks, expected):
-    script(CODE, HABANA_LOGS=str(tmp_path), **masks)
-    assert loggers(log(tmp_path)) == expected
-
-
-@pytest.mark.parametrize(
-    ("levels", "expected"),
-    [
+        # Of levels the narrower one wins.
         ({"LOG_LEVEL_ALL_PT": "2"}, {"PT_FALLBACK", "PT_DEVICE"}),
         ({"LOG_LEVEL_ALL": "0", "LOG_LEVEL_ALL_PT": "6"}, set()),
         ({"LOG_LEVEL_ALL": "6", "LOG_LEVEL_PT_DEVICE": "2"}, {"PT_DEVICE"}),
@@ -58,8 +49,8 @@ def test_the_older_masks(script, tmp_path, masks, expected):
         ({"LOG_LEVEL_PT_SYNHELPER": "0", "PT_HPU_LOG_MOD_MASK": "80"}, {"PT_SYNHELPER", "PT_FALLBACK"}),
     ],
 )
-def test_the_narrower_level_wins(script, tmp_path, levels, expected):
-    script(CODE, HABANA_LOGS=str(tmp_path), **levels)
+def test_the_older_masks_and_levels_choose_loggers(script, tmp_path, variables, expected):
+    script(CODE, HABANA_LOGS=str(tmp_path), **variables)
     assert loggers(log(tmp_path)) == expected
 
 

@@ -22,24 +22,12 @@ def cores(environment, monkeypatch):
 @pytest.mark.parametrize(
     ("variables", "modules", "visible", "count"),
     [
+        # A process that chose none: as many devices as cores.
         ({}, NODE, 8, "cores"),
         ({"LOCAL_RANK": "-1"}, NODE, 8, "cores"),
         ({"OPENHPU_DEVICE_COUNT": "3"}, (0, 1, 2), 3, 3),
         ({"OPENHPU_DEVICE_COUNT": "64"}, tuple(range(64)), 64, 64),
-    ],
-)
-def test_modules_of_a_process_that_chose_none(cores, number, variables, modules, visible, count):
-    cores(number, **variables)
-    setup = settings.device_setup()
-    assert setup.floating
-    assert (setup.modules, setup.visible) == (modules, visible)
-    assert setup.count == (min(8, number) if count == "cores" else count)
-
-
-@pytest.mark.parametrize("number", [1, 64])
-@pytest.mark.parametrize(
-    ("variables", "modules", "visible", "count"),
-    [
+        # Modules that were chosen.
         ({"HABANA_VISIBLE_MODULES": "3"}, (3,), 1, 1),
         ({"HABANA_VISIBLE_MODULES": "5,2", "OPENHPU_DEVICE_COUNT": "3"}, (5, 2), 2, 2),
         ({"HABANA_VISIBLE_MODULES": "5,2", "LOCAL_RANK": "1"}, (2,), 2, 2),
@@ -52,33 +40,29 @@ def test_modules_of_a_process_that_chose_none(cores, number, variables, modules,
         ({"HLS_MODULE_ID": "6", "LOCAL_RANK": "9"}, (6,), 10, 10),
     ],
 )
-def test_modules_that_were_chosen(cores, number, variables, modules, visible, count):
+def test_modules_of_a_process(cores, number, variables, modules, visible, count):
     cores(number, **variables)
     setup = settings.device_setup()
-    assert not setup.floating
-    assert (setup.modules, setup.visible, setup.count) == (modules, visible, count)
+    chose_none = variables in ({}, {"LOCAL_RANK": "-1"}) or [*variables] == ["OPENHPU_DEVICE_COUNT"]
+    assert setup.floating == chose_none
+    assert (setup.modules, setup.visible) == (modules, visible)
+    assert setup.count == (min(8, number) if count == "cores" else count)
 
 
 @pytest.mark.parametrize(
     ("variables", "text"),
     [
-        (
-            {"HABANA_VISIBLE_MODULES": "0,1", "LOCAL_RANK": "2"},
-            "LOCAL_RANK=2 has no module: HABANA_VISIBLE_MODULES=0,1 lists 2. "
-            "Start fewer processes or list more modules.",
-        ),
-        (
-            {"LOCAL_RANK": "8"},
-            "LOCAL_RANK=8 has no module: this machine has 8, numbers 0 to 7. "
-            "Start fewer processes or raise OPENHPU_DEVICE_COUNT.",
-        ),
+        ({"HABANA_VISIBLE_MODULES": "0,1", "LOCAL_RANK": "2"},
+         "2 has no module: HABANA_VISIBLE_MODULES=0,1 lists 2. Start fewer processes or list more modules."),
+        ({"LOCAL_RANK": "8"},
+         "8 has no module: this machine has 8, numbers 0 to 7. Start fewer processes or raise OPENHPU_DEVICE_COUNT."),
     ],
-)
+)  # fmt: skip
 def test_a_rank_without_a_module(environment, variables, text):
     environment(**variables)
     with pytest.raises(settings.SettingError) as error:
         settings.device_setup()
-    assert str(error.value) == text
+    assert str(error.value) == f"LOCAL_RANK={text}"
 
 
 def test_a_machines_modules_do_not_depend_on_the_launcher(environment):

@@ -3,14 +3,14 @@
 import json
 import os
 import re
-import subprocess
-import sys
 import textwrap
 
 import pytest
 
+from tests.processes import run_python
+
 TESTS = """
-import pytest, torch, unittest
+import os, pytest, torch, unittest
 
 def fall_back():
     return torch.ones(3, dtype=torch.complex64, device="hpu").sin()
@@ -43,31 +43,70 @@ class TestCase(unittest.TestCase):
 def test_part(hpu_expect):
     with hpu_expect(no_fallback=True):
         torch.ones(3, device="hpu")
+
+@pytest.fixture
+def broken():
+    raise ValueError
+
+@pytest.fixture
+def breaks_later():
+    yield
+    raise ValueError
+
+def test_does_not_begin(broken): pass
+
+def test_fails_afterwards(breaks_later): pass
+
+@pytest.mark.skip
+def test_never(): pass
+
+def test_forks():
+    read()
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+def test_after_it(): pass
+
+def read():
+    torch.ones(3, device="hpu").sum().item()
+
+class TestParts(unittest.TestCase):
+    def test_parts(self):
+        for k in range(3):
+            with self.subTest(k=k):
+                read()
+                self.assertNotEqual(k, 1)
+
+def test_passing_parts(subtests):
+    for k in range(3):
+        with subtests.test(k=k):
+            read()
 """
 
 
 def run(folder, tests, *options, plugins=(), code=1, **environment):
     (folder / "test_it.py").write_text(textwrap.dedent(tests))
     plugins = [part for name in ("openhpu.testing.plugin", *plugins) for part in ("-p", name)]
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugins, "-q", *options, "test_it.py"]
+    command = ["-m", "pytest", "-p", "no:cacheprovider", *plugins, "-q", *options, "test_it.py"]
     variables = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "GITHUB_ACTIONS": "", "PYTEST_ADDOPTS": ""}
-    ended = subprocess.run(
-        command, cwd=folder, env=variables | environment, capture_output=True, text=True, timeout=100, check=False
-    )
-    assert ended.returncode == code, ended.stdout + ended.stderr
-    return ended.stdout + ended.stderr
+    ended = run_python(command, folder, variables | environment, fails=None)
+    assert ended.code == code, ended.out + ended.err
+    return ended.out + ended.err
 
 
 @pytest.fixture(scope="module")
 def reported(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reported")
     output = run(folder, TESTS, "--hpu-report=page.html", GITHUB_ACTIONS="true")
-    return folder, output, json.loads((folder / "page.json").read_text())["tests"]
+    rows = json.loads((folder / "page.json").read_text())["tests"]
+    return folder, output, {row["test"].rpartition("::")[2]: row for row in rows}
 
 
 def test_what_was_excluded_fails_and_names_operator_and_line(reported):
     folder, output, _ = reported
-    assert "4 failed, 3 passed" in output
+    assert "5 failed, 8 passed, 1 skipped, 2 errors" in output
     assert f"aten::sin on ComplexFloat ran on the CPU at {folder}/test_it.py:5, 1 time" in output
     number = next(k for k, line in enumerate(TESTS.splitlines(), 1) if line.endswith(".item()"))
     assert f"aten::item waited for the device at {folder}/test_it.py:{number}, 1 time" in output
@@ -75,20 +114,19 @@ def test_what_was_excluded_fails_and_names_operator_and_line(reported):
 
 
 def test_the_report_has_each_test(reported):
-    folder, output, rows = reported
-    by_name = {row["test"].rpartition("::")[2]: row for row in rows}
-    assert len(by_name) == 7
+    folder, output, by_name = reported
+    assert len(by_name) == 14
     assert by_name["test_free"]["fallbacks"] == [
         {"op": "aten::sin on ComplexFloat", "line": f"{folder}/test_it.py:5", "count": 1}
     ]
     assert by_name["test_free"]["outcome"] == "passed" and not by_name["test_right"]["fallbacks"]
     assert by_name["test_memory"]["peak_bytes"] >= 1 << 18
     page = (folder / "page.html").read_text()
-    assert page.count("<tr><td>") == 7 and page.count("<th") == 9 + 1 and "http" not in page
+    assert page.count("<tr><td>") == 14 and page.count("<th") == 9 + 1 and "http" not in page
     (cells,) = re.findall(r"<tr><td>test_it.py::test_free(.*?)</tr>", page)
     assert cells.startswith("<details><summary>2 lines</summary>aten::sin on ComplexFloat on the CPU at")
     assert re.findall('data-value="(.*?)"', cells)[-3:-1] == ["1", "1"]  # on the CPU, waits
-    assert "7 tests: " in output and "on the CPU: aten::sin on ComplexFloat, 3 times" in output
+    assert "14 tests: " in output and "on the CPU: aten::sin on ComplexFloat, 3 times" in output
     assert "::warning file=test_it.py,line=5::aten::sin on ComplexFloat runs on the CPU on hpu" in output
 
 
@@ -164,49 +202,18 @@ def test_without_marker_and_option_torch_is_not_imported(tmp_path):
     run(tmp_path, "import sys\ndef test_it(): assert 'torch' not in sys.modules", code=0)
 
 
-def test_a_test_that_does_not_begin_and_one_that_fails_afterwards_have_rows(tmp_path):
-    tests = """
-    import pytest
-    @pytest.fixture
-    def broken():
-        raise ValueError
-    @pytest.fixture
-    def breaks_later():
-        yield
-        raise ValueError
-    def test_before(broken): pass
-    def test_after(breaks_later): pass
-    @pytest.mark.skip
-    def test_never(): pass
-    """
-    output = run(tmp_path, tests, "--hpu-report=page.html")
-    rows = json.loads((tmp_path / "page.json").read_text())["tests"]
-    outcomes = {row["test"].rpartition("_")[2]: row["outcome"] for row in rows}
-    assert outcomes == {"before": "error", "after": "error", "never": "skipped"}
-    assert "3 tests: 0 new graphs" in output
-
-
-def test_subtests_are_parts_of_one_row(tmp_path):
-    code = """
-        import torch, unittest
-
-        class TestCase(unittest.TestCase):
-            def test_parts(self):
-                for k in range(3):
-                    with self.subTest(k=k):
-                        torch.ones(3, device="hpu").sum().item()
-                        self.assertNotEqual(k, 1)
-
-        def test_passing_parts(subtests):
-            for k in range(3):
-                with subtests.test(k=k):
-                    torch.ones(3, device="hpu").sum().item()
-    """
-    run(tmp_path, code, "--hpu-report=page.html")
-    rows = json.loads((tmp_path / "page.json").read_text())["tests"]
-    assert [(row["test"].rpartition("::")[2], row["outcome"], row["waits"][0]["count"]) for row in rows] == [
-        ("test_parts", "failed", 3), ("test_passing_parts", "passed", 3)
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "outcome", "waits"),
+    [
+        ("does_not_begin", "error", []), ("fails_afterwards", "error", []), ("never", "skipped", []),
+        ("forks", "passed", [1]), ("after_it", "passed", []), ("parts", "failed", [3]),
+        ("passing_parts", "passed", [3]),
+    ],
+)  # fmt: skip
+def test_each_test_has_one_row_of_what_its_own_process_did(reported, name, outcome, waits):
+    """Also one that does not begin or fails afterwards, one that forks, and one with subtests."""
+    row = reported[2][f"test_{name}"]
+    assert (row["outcome"], [one["count"] for one in row["waits"]]) == (outcome, waits)
 
 
 def test_what_was_collected_before_a_crash_is_written(tmp_path):
@@ -222,22 +229,6 @@ def test_what_was_collected_before_a_crash_is_written(tmp_path):
     (row,) = json.loads((tmp_path / "page.json").read_text())["tests"]
     assert row["test"].endswith("test_first") and row["waits"] and (tmp_path / "page.html").exists()
     run(tmp_path, "def test_it(): pass", "--hpu-report=page.html", code=0)  # its lock went with it
-
-
-def test_a_test_that_forks_has_a_row_of_its_own_process(tmp_path):
-    tests = """
-    import os, torch
-    def test_forks():
-        torch.ones(3, device="hpu").sum().item()
-        child = os.fork()
-        if not child:
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-    def test_next(): pass
-    """
-    assert "2 passed" in run(tmp_path, tests, "--hpu-report=page.html", code=0)
-    first, second = json.loads((tmp_path / "page.json").read_text())["tests"]
-    assert [one["count"] for one in first["waits"]] == [1] and not second["waits"]
 
 
 @pytest.mark.parametrize(("options", "code"), [((), 1), (("--hpu-strict",), 0)])

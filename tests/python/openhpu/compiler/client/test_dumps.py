@@ -94,8 +94,7 @@ def test_a_folder_that_cannot_be_written_is_told_once(graph, environment, tmp_pa
 )
 def test_files_are_there_after_a_synchronisation_and_at_the_end(mode, step, end, script, tmp_path):
     """As those of a Gaudi's graphs, which are compiled before they run."""
-    done = script(
-        f"""
+    code = f"""
         import torch
         from pathlib import Path
         import habana_frameworks.torch.core as htcore
@@ -107,9 +106,8 @@ def test_files_are_there_after_a_synchronisation_and_at_the_end(mode, step, end,
                 htcore.mark_step()
         {end}
         print(len(list(Path(".graph_dumps").glob("*-PreGraph.pbtxt"))))
-        """,
-        PT_HPU_LAZY_MODE=mode, GRAPH_VISUALIZATION="1",
-    )  # fmt: skip
+        """
+    done = script(code, PT_HPU_LAZY_MODE=mode, GRAPH_VISUALIZATION="1")  # fmt: skip
     assert "synchronize" not in end or done.out == "2"
     folder = tmp_path / ".graph_dumps"
     assert len(list(folder.glob("*-PreGraph.pbtxt"))) == 2

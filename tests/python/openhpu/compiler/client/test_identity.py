@@ -1,14 +1,13 @@
 """What a recipe was made by is part of its key: a recipe of anything else is another recipe."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from openhpu.compiler.client import identity
 from openhpu.compiler.client.identity import recipe_key
+from tests.processes import run_python
 
 DESCRIPTION = {
     "slots": [{"kind": "input", "nbytes": 16}], "nodes": [], "live": [], "scalars": [], "variable": [], "threads": 1,
@@ -123,10 +122,7 @@ print(get_cpp_compiler() in ("g++", os.environ.get("CXX")), identity.cxx() + "|"
 """
 
 
-def test_inductor_takes_the_compiler_that_is_named():
+def test_inductor_takes_the_compiler_that_is_named(tmp_path):
     environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}  # as the compile process
-    done = subprocess.run(
-        [sys.executable, "-c", ASK], env=environment, capture_output=True, text=True, timeout=120, check=True
-    )
-    same, _, named = done.stdout.rstrip("\n").partition(" ")
+    same, _, named = run_python(["-c", ASK], tmp_path, environment).out.partition(" ")
     assert (same, named) == ("True", f"{identity.cxx()}|{identity._machine.recipe_calls}")

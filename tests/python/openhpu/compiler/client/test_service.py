@@ -17,6 +17,7 @@ import openhpu
 from openhpu.compiler.client.disk_cache import DiskCache
 from openhpu.compiler.client.identity import recipe_key
 from openhpu.compiler.client.service import Service
+from tests.python.commands.conftest import lives, until
 from tests.python.openhpu.compiler.recorder import Recorder
 
 PATIENCE_S = 300
@@ -37,11 +38,22 @@ def description(number=1.5, op="aten::mul.Tensor", **changes):
 
 
 class Watched(Service):
-    """The service, and how many of its requests have no answer yet."""
+    """The service, its answers, and how many of its requests have none yet."""
 
     def __init__(self, *arguments, **options):
-        self.open = 0
+        self.open, self.recipes, self.failed = 0, {}, {}
         super().__init__(*arguments, **options)
+
+    def ask(self, identity, described=None, wait=True):
+        """Request a recipe, and wait until it is answered."""
+        self.request(identity, described or description(), self._on_ready, self._on_failed)
+        assert not wait or self.wait_all(PATIENCE_S)
+
+    def _on_ready(self, identity, manifest, folder):
+        self.recipes[identity] = manifest, folder
+
+    def _on_failed(self, identity, message):
+        self.failed[identity] = message
 
     def _look_up(self, request):
         with self._changed:
@@ -61,24 +73,6 @@ class Watched(Service):
         return not self.open
 
 
-class Answers:
-    """Callbacks that remember."""
-
-    def __init__(self):
-        self.ready, self.failed = {}, {}
-
-    def on_ready(self, identity, manifest, folder):
-        self.ready[identity] = manifest, folder
-
-    def on_failed(self, identity, message):
-        self.failed[identity] = message
-
-
-@pytest.fixture
-def answers():
-    return Answers()
-
-
 @pytest.fixture
 def service(tmp_path):
     service = Watched(DiskCache(tmp_path / "cache"), idle=True)
@@ -88,99 +82,85 @@ def service(tmp_path):
 
 
 def wait_for(condition):
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def is_running(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    assert until(condition, PATIENCE_S)
 
 
 def run(folder, inputs):
     return torch._C._aoti.AOTIModelContainerRunnerCpu(str(folder / "recipe.so"), 1).run(inputs)
 
 
-def test_a_killed_process_fails_its_request_and_the_next_starts_another(service, answers, tmp_path, monkeypatch):
+def test_a_killed_process_fails_its_request_and_the_next_starts_another(service, tmp_path, monkeypatch):
     monkeypatch.chdir("/")
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path != str(Path(openhpu.__file__).parents[1])])
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.setenv("TORCHINDUCTOR_MAX_AUTOTUNE", "1")
-    service.request(1, description(), answers.on_ready, answers.on_failed)
+    service.ask(1, wait=False)
     wait_for(lambda: service._greeted)
     first = service._process.pid
     os.kill(first, signal.SIGKILL)
     assert service.wait_all(PATIENCE_S)
-    assert "killed by signal 9 (Killed)" in answers.failed.pop(1)
+    assert "killed by signal 9 (Killed)" in service.failed.pop(1)
 
     x = torch.rand(4, 4)
     with Recorder() as recorder:  # two numbers may vary, but Dropout's cannot
         result = torch.native_dropout(x * 0.75, 0.25, False)[0]
     varied = recorder.description(live=[result], threads=1, variable=lambda value: value in (0.75, 0.25))
     assert varied["scalars"] == [0.75, 0.25]
-    service.request(2, varied, answers.on_ready, answers.on_failed)
-    service.request(3, description(op="aten::no_such_thing"), answers.on_ready, answers.on_failed)
+    service.ask(2, varied, wait=False)
+    service.ask(3, description(op="aten::no_such_thing"), wait=False)
     wait_for(lambda: service._process and service._process.pid != first)
     second = service._process.pid
-    wait_for(lambda: 2 in answers.ready or answers.failed)
+    wait_for(lambda: 2 in service.recipes or service.failed)
     assert os.sched_getscheduler(second) == os.SCHED_OTHER  # only a thread of it is idle
     assert service.wait_all(PATIENCE_S)
-    assert answers.failed == {3: "aten::no_such_thing: unknown operator"}
-    manifest, folder = answers.ready[2]
+    assert service.failed == {3: "aten::no_such_thing: unknown operator"}
+    manifest, folder = service.recipes[2]
     assert folder == tmp_path / "cache" / manifest.key
     assert (manifest.variable, [s.index for s in manifest.scalar_inputs]) == ((0,), [0])
     torch.testing.assert_close(run(folder, [x, torch.tensor(3.0, dtype=torch.float64)]), [x * 3])
 
     # Another service finds it without a process, also by what had to be constant, and starts none ahead.
     service.close()
-    assert not is_running(second)
+    assert not lives(second)
     other = Watched(DiskCache(tmp_path / "cache"))
     started = time.monotonic()
     other.ahead()
-    other.request(4, varied, answers.on_ready, answers.on_failed)
-    assert other.wait_all(PATIENCE_S)
+    other.ask(4, varied)
     assert time.monotonic() - started < 5
-    assert answers.ready[4] == answers.ready[2]
+    assert other.recipes[4] == service.recipes[2]
     assert other._process is None
     other.close()
 
 
-def test_without_recipes_the_process_is_started_ahead(service, answers):
+def test_without_recipes_the_process_is_started_ahead(service):
     service.ahead()
     service.ahead()
     wait_for(lambda: service._process)
     first = service._process.pid
-    service.request(1, description(op="aten::no_such_thing"), answers.on_ready, answers.on_failed)
-    assert service.wait_all(PATIENCE_S)
-    assert answers.failed and service._process.pid == first
+    service.ask(1, description(op="aten::no_such_thing"))
+    assert service.failed and service._process.pid == first
 
 
-def test_a_cache_that_cannot_be_used_costs_a_warning(tmp_path, answers):
+def test_a_cache_that_cannot_be_used_costs_a_warning(tmp_path):
     (tmp_path / "file").write_text("")
     threads = []
-    with pytest.warns(RuntimeWarning, match="file/cache is not used") as warned:
-        service = Watched(DiskCache(tmp_path / "file" / "cache"))
 
-        def on_ready(*arguments):
-            answers.on_ready(*arguments)
+    class Raising(Watched):
+        def _on_ready(self, *arguments):
+            super()._on_ready(*arguments)
             threads.append(threading.current_thread().name)
             raise KeyError("an error in a callback")
 
-        with reported() as reports:
-            service.request(1, description(), on_ready, answers.on_failed)
-            assert service.wait_all(PATIENCE_S)
-            service.request(2, description(), on_ready, answers.on_failed)
-            assert service.wait_all(PATIENCE_S)
-    assert not answers.failed
-    assert answers.ready[1] == answers.ready[2]
+    with pytest.warns(RuntimeWarning, match="file/cache is not used") as warned, reported() as reports:
+        service = Raising(DiskCache(tmp_path / "file" / "cache"))
+        service.ask(1)
+        service.ask(2)
+    assert not service.failed
+    assert service.recipes[1] == service.recipes[2]
     assert [type(report.exc_value) for report in reports] == [KeyError, KeyError]
     assert threads == ["openhpu-compile", threading.current_thread().name]
     assert len(warned) == 1
-    manifest, folder = answers.ready[1]
+    manifest, folder = service.recipes[1]
     assert folder.is_relative_to(service._work)
     x = torch.rand(2, 3)
     torch.testing.assert_close(run(folder, [x]), [x * 1.5])
@@ -201,30 +181,27 @@ class reported:
         threading.excepthook = self._before
 
 
-def test_what_cannot_be_sent_fails(service, answers):
-    service.request(1, description(sites={1: lambda: None}), answers.on_ready, answers.on_failed)
-    service.request(2, {"nonsense": 1}, answers.on_ready, answers.on_failed)
-    assert service.wait_all(PATIENCE_S)
-    assert "pickle" in answers.failed[1]
-    assert "KeyError" in answers.failed[2]
+def test_what_cannot_be_sent_fails(service):
+    service.ask(1, description(sites={1: lambda: None}))
+    service.ask(2, {"nonsense": 1})
+    assert "pickle" in service.failed[1]
+    assert "KeyError" in service.failed[2]
     assert service._process is None
 
 
-def test_a_process_that_does_not_start(service, answers, monkeypatch):
+def test_a_process_that_does_not_start(service, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/no/such/python")
-    service.request(1, description(), answers.on_ready, answers.on_failed)
-    assert service.wait_all(PATIENCE_S)
-    assert "/no/such/python" in answers.failed[1]
+    service.ask(1)
+    assert "/no/such/python" in service.failed[1]
     monkeypatch.undo()
     monkeypatch.setattr("openhpu.compiler.server.__name__", "openhpu.compiler.no_such_module")
-    service.request(2, description(), answers.on_ready, answers.on_failed)
-    assert service.wait_all(PATIENCE_S)
-    assert "ended with exit code 1" in answers.failed[2] and "no_such_module" in answers.failed[2]
+    service.ask(2)
+    assert "ended with exit code 1" in service.failed[2] and "no_such_module" in service.failed[2]
 
 
-def test_close_drops_what_is_open(service, answers):
+def test_close_drops_what_is_open(service):
     for identity in range(3):
-        service.request(identity, description(identity), answers.on_ready, answers.on_failed)
+        service.ask(identity, description(identity), wait=False)
     wait_for(lambda: service._current)
     assert not service.wait_all(0)
     process, work = service._process, service._work
@@ -235,13 +212,13 @@ def test_close_drops_what_is_open(service, answers):
     assert process.poll() == -signal.SIGKILL
     assert not work.exists()
     assert not service.wait_all(PATIENCE_S)
-    assert not answers.ready and not answers.failed
+    assert not service.recipes and not service.failed
     with pytest.raises(RuntimeError, match="closed"):
-        service.request(9, description(), answers.on_ready, answers.on_failed)
+        service.ask(9)
 
 
-def test_close_in_a_callback_and_without_requests(service, answers):
-    service.request(1, {}, answers.on_ready, lambda *_: service.close())
+def test_close_in_a_callback_and_without_requests(service):
+    service.request(1, {}, None, lambda *_: service.close())
     wait_for(lambda: service._closed and not service._thread.is_alive())
     Service().close()
 
@@ -251,11 +228,11 @@ import os, sys, time
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 from openhpu.compiler.client.disk_cache import DiskCache
-from tests.python.openhpu.compiler.client.test_service import Answers, PATIENCE_S, Watched, description
+from tests.python.openhpu.compiler.client.test_service import PATIENCE_S, Watched, description
 
-service, answers = Watched(DiskCache(Path(sys.argv[1]))), Answers()
-service.request(1, description(2.5), answers.on_ready, answers.on_failed)
-while not service._current and not answers.ready:
+service = Watched(DiskCache(Path(sys.argv[1])))
+service.ask(1, description(2.5), wait=False)
+while not service._current and not service.recipes:
     time.sleep(0.01)
 print(service._process.pid if service._process else 0, service._work, time.time(), flush=True)
 """
@@ -268,14 +245,10 @@ def start(tmp_path):
 
     def start(ending):
         code = SCRIPT.format(tests=str(Path(__file__).parents[5])) + textwrap.dedent(ending)
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(Path(openhpu.__file__).parents[1]),
-            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-        }
+        ours = {"PYTHONPATH": str(Path(openhpu.__file__).parents[1]), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
         command = [sys.executable, "-c", code, str(tmp_path / "cache")]
         process = subprocess.Popen(
-            command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command, env=os.environ | ours, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         started.append(process)
         return process
@@ -297,7 +270,7 @@ def test_a_script_that_asks_and_ends(start, ending):
     server, work, asked = process.stdout.readline().split()
     process.wait(PATIENCE_S)
     assert time.time() - float(asked) < 10
-    wait_for(lambda: not is_running(server))
+    wait_for(lambda: not lives(server))
     if ending != "os.kill(os.getpid(), 9)":
         assert process.returncode == 0
     if not ending.startswith(("os", "if")):
@@ -331,8 +304,8 @@ def test_a_forked_child_has_no_service(start):
 
 def test_two_processes_make_a_recipe_once(start, tmp_path):
     ending = """
-        assert service.wait_all(PATIENCE_S) and not answers.failed, answers.failed
-        manifest, folder = answers.ready[1]
+        assert service.wait_all(PATIENCE_S) and not service.failed, service.failed
+        manifest, folder = service.recipes[1]
         print((folder / "recipe.so").stat().st_ino, folder)
     """
     both = [start(ending), start(ending)]

@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import pickle
+import re
 import shutil
 import tempfile
 import threading
@@ -22,7 +23,7 @@ from openhpu.compiler.client.disk_cache import DiskCache
 from openhpu.compiler.client.identity import recipe_key, torch_build, vector_isa
 from openhpu.compiler.client.manifest import LIBRARY, MANIFEST, PROGRAM, Manifest, SlotTensor, misfit
 from openhpu.compiler.client.service import Service
-from tests.python.openhpu.compiler.client.test_service import PATIENCE_S, Answers, Watched, description
+from tests.python.openhpu.compiler.client.test_service import PATIENCE_S, Watched, description
 
 pytestmark = pytest.mark.filterwarnings("ignore:a note")
 
@@ -58,11 +59,13 @@ def manifest(**changes):
 
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
-    """`fake(fault)`: the compile process is one that misbehaves with its first job."""
+    """`fake(fault)`: the compile process is one that misbehaves with its first job; without a fault, with none."""
 
-    def start(fault):
+    def start(fault=None):
+        if not fault:
+            (tmp_path / "done").touch()
         (tmp_path / "manifest").write_bytes(pickle.dumps(manifest(outputs=())))
-        monkeypatch.setenv("FAKE", fault)
+        monkeypatch.setenv("FAKE", fault or "")
         monkeypatch.setenv("FAKE_DONE", str(tmp_path / "done"))
         monkeypatch.setenv("FAKE_MANIFEST", str(tmp_path / "manifest"))
         monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[5]))
@@ -74,92 +77,73 @@ def fake(tmp_path, monkeypatch):
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_process_that_misbehaves_fails_its_request_and_the_next_starts_another(fake, tmp_path, fault):
     fake(fault)
-    service, answers = Watched(DiskCache(tmp_path / "cache"), deadline=5.0), Answers()
+    service = Watched(DiskCache(tmp_path / "cache"), deadline=5.0)
     if fault not in ("hang", "stop", "half", "deaf"):
         service._deadline = None
     # Larger than what the system takes from a process for one that does not read.
     big = description(sites={1: "x" * 2**22})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        service.request(1, big, answers.on_ready, answers.on_failed)
-        assert service.wait_all(PATIENCE_S)
+        service.ask(1, big)
         service._deadline = None
-        service.request(2, description(2.5), answers.on_ready, answers.on_failed)
-        service.request(3, description(3.5), answers.on_ready, answers.on_failed)
-        assert service.wait_all(PATIENCE_S)
+        service.ask(2, description(2.5), wait=False)
+        service.ask(3, description(3.5))
     service.close()
-    assert not answers.ready
-    with pytest.raises(AssertionError, match=FAULTS[fault]):
-        raise AssertionError(answers.failed.pop(1))
-    assert answers.failed == {2: "as it should", 3: "as it should"}
+    assert not service.recipes
+    told = service.failed.pop(1)
+    assert re.search(FAULTS[fault], told), told
+    assert service.failed == {2: "as it should", 3: "as it should"}
     assert [str(warning.message) for warning in caught] == ["a note"]  # once
     assert not service._work.exists()
 
 
-def test_what_is_waited_for_comes_first(fake, tmp_path):
-    fake("none")
-    (tmp_path / "done").touch()
-    order = []
-    service = Watched(None, urgent=lambda: [4, 5])
-    held = threading.Event()
-
-    def failed(identity, _):
-        held.wait()
-        order.append(identity)
-
-    for identity in range(1, 6):
-        service.request(identity, description(float(identity)), None, failed)
-    held.set()
-    assert service.wait_all(PATIENCE_S)
-    service.close()
-    assert order.index(4) <= 1 and order.index(5) <= 2 and sorted(order) == [1, 2, 3, 4, 5], order
-
-
-def test_the_largest_graph_comes_first(fake, tmp_path):
-    fake("none")
-    (tmp_path / "done").touch()
-    order = []
-    service = Watched(None)
-    held = threading.Event()
+def served(requests, **options):
+    """The order in which requests (identity, operators) are answered; the first one waits until all are there."""
+    service, held, order = Watched(None, **options), threading.Event(), []
 
     def failed(identity, _):
         held.wait(PATIENCE_S)
         order.append(identity)
 
-    for identity, operators in ((1, 9), (2, 1), (3, 3), (4, 2)):
+    for identity, operators in requests:
         described = description(float(identity))
         described["nodes"] = described["nodes"] * operators
         service.request(identity, described, None, failed)
     held.set()
     assert service.wait_all(PATIENCE_S)
     service.close()
+    return order
+
+
+def test_what_is_waited_for_comes_first(fake):
+    fake()
+    order = served([(identity, 1) for identity in range(1, 6)], urgent=lambda: [4, 5])
+    assert order.index(4) <= 1 and order.index(5) <= 2 and sorted(order) == [1, 2, 3, 4, 5], order
+
+
+def test_the_largest_graph_comes_first(fake):
+    fake()
+    order = served([(1, 9), (2, 1), (3, 3), (4, 2)])
     order.remove(1)  # it holds the service up until all others are there
     assert order == [3, 4, 2]
 
 
-def test_only_what_nobody_waits_for_is_compiled_idly(fake, tmp_path, monkeypatch):
-    fake("none")
-    (tmp_path / "done").touch()
-    sent, hurry, answers = [], [], Answers()
+def test_only_what_nobody_waits_for_is_compiled_idly(fake, monkeypatch):
+    fake()
+    sent, hurry = [], []
     service = Watched(None, idle=True, hurry=lambda: bool(hurry))
     may_wait = service._may_wait
     monkeypatch.setattr(service, "_may_wait", lambda: sent.append(may_wait()) or sent[-1])
-
-    def compile_one(identity):
-        service.request(identity, description(float(identity)), None, answers.on_failed)
-        assert service.wait_all(PATIENCE_S)
-
-    compile_one(1)
+    service.ask(1)
     hurry.append(True)
-    compile_one(2)
+    service.ask(2, description(2.5))
     service.close()
     assert sent == [True, True, False]  # the imports, and two jobs
 
 
-def test_the_thread_survives_whatever_happens(fake, tmp_path, monkeypatch):
-    fake("none")
-    (tmp_path / "done").touch()
-    reports, answers = [], Answers()
+def test_the_thread_survives_whatever_happens(fake, monkeypatch):
+    fake()
+    reports = []
     monkeypatch.setattr(threading, "excepthook", reports.append)
     service = Watched(None)
     service.request(1, description(), None, lambda *_: exec("raise SystemExit"))
@@ -171,25 +155,22 @@ def test_the_thread_survives_whatever_happens(fake, tmp_path, monkeypatch):
         raise MemoryError("no memory")
 
     service._receive = broken
-    service.request(2, description(), answers.on_ready, answers.on_failed)
-    assert service.wait_all(PATIENCE_S)
-    service.request(3, description(), answers.on_ready, answers.on_failed)
-    assert service.wait_all(PATIENCE_S)
+    service.ask(2)
+    service.ask(3)
     service.close()
-    assert answers.failed == {2: "MemoryError: no memory", 3: "as it should"}
+    assert service.failed == {2: "MemoryError: no memory", 3: "as it should"}
     assert [report.exc_type for report in reports] == [SystemExit, MemoryError]
 
 
-def test_a_thread_that_cannot_be_started_is_no_open_request(tmp_path, monkeypatch):
+def test_a_thread_that_cannot_be_started_is_no_open_request(monkeypatch):
     service = Watched(None)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", lambda _: exec('raise RuntimeError("can\'t start new thread")'))
         with pytest.raises(RuntimeError, match="can't start"):
-            service.request(1, {}, None, None)
+            service.ask(1, {"nonsense": 1})
     assert service.wait_all(0)
-    failed = []
-    service.request(2, {}, None, lambda *arguments: failed.append(arguments))
-    assert service.wait_all(PATIENCE_S) and len(failed) == 1
+    service.ask(2, {"nonsense": 1})
+    assert list(service.failed) == [2]
     service.close()
 
 
@@ -312,23 +293,20 @@ class Written:
 @pytest.mark.parametrize("for_ever", [False, True], ids=["once", "from then on"])
 def test_a_full_disk_of_the_service_at_each_write(fake, tmp_path, monkeypatch, for_ever):
     """Each graph is answered, and there is no warning but of the cache."""
-    fake("none")
-    (tmp_path / "done").touch()
+    fake()
     for number in range(1, 100):
         folder = tmp_path / f"disk{number}"
         folder.mkdir()
-        answers = Answers()
         with warnings.catch_warnings(record=True) as caught, monkeypatch.context() as patch:
             warnings.simplefilter("always")
             patch.setattr(tempfile, "tempdir", str(folder))
             disk = FullDisk(patch, folder, number, for_ever)
             service = Watched(DiskCache(folder / "cache"))
             for identity in range(3):
-                service.request(identity, description(float(identity)), answers.on_ready, answers.on_failed)
-                assert service.wait_all(PATIENCE_S)
+                service.ask(identity, description(float(identity)))
             service.close()
-        assert not answers.ready and answers.failed.keys() == {0, 1, 2}
-        for message in answers.failed.values():
+        assert not service.recipes and service.failed.keys() == {0, 1, 2}
+        for message in service.failed.values():
             assert message == "as it should" or "No space left on device" in message
         texts = {str(warning.message) for warning in caught}
         assert len(texts) == len(caught)
@@ -336,7 +314,7 @@ def test_a_full_disk_of_the_service_at_each_write(fake, tmp_path, monkeypatch, f
             assert number > 2
             return
         if not for_ever:
-            assert answers.failed[2] == "as it should"
+            assert service.failed[2] == "as it should"
     raise AssertionError("it never succeeded")
 
 
@@ -382,18 +360,17 @@ def test_a_full_disk_of_the_compile_process_at_each_write(tmp_path, monkeypatch,
     raise AssertionError("it never succeeded")
 
 
-def test_a_process_that_cannot_be_ended_is_left(fake, tmp_path, monkeypatch):
+def test_a_process_that_cannot_be_ended_is_left(fake, monkeypatch):
     """A process in the middle of a system call that does not return stays, whatever signal it gets."""
     fake("hang")
     monkeypatch.setattr(services, "_DIE_S", 0.1)
-    service, answers = Watched(None, deadline=0.2), Answers()
+    service = Watched(None, deadline=0.2)
     killed = []
     monkeypatch.setattr(Service, "_kill", staticmethod(killed.append))
-    service.request(1, description(), answers.on_ready, answers.on_failed)
-    assert service.wait_all(PATIENCE_S)
+    service.ask(1)
     monkeypatch.undo()
     for process in killed:
         process.kill()
         process.wait()
     service.close()
-    assert "did not answer within 0.2 s" in answers.failed[1]
+    assert "did not answer within 0.2 s" in service.failed[1]

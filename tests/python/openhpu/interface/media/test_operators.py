@@ -53,12 +53,14 @@ def reader(folder, **arguments):
     return fn.ReadImageDatasetFromDir(dir=str(folder), **{"format": "bmp", "shuffle": False, **arguments})
 
 
+def images(read, decode):
+    files, labels = read()
+    return decode(files), labels
+
+
 def decoded(folder, **arguments):
     """The first batch of the decoder, and its labels."""
-    return batches(
-        lambda: (reader(folder), fn.ImageDecoder(**arguments)),
-        lambda read, decode: (lambda files, labels: (decode(files), labels))(*read()),
-    )[0]
+    return batches(lambda: (reader(folder), fn.ImageDecoder(**arguments)), images)[0]
 
 
 def seen(found):
@@ -67,15 +69,11 @@ def seen(found):
 
 
 def test_readers_order_and_what_is_left_over(folder):
-    def run(**arguments):
-        epochs = arguments.pop("epochs", 1)
-        made = batches(
-            lambda: (reader(folder, **arguments), fn.ImageDecoder()),
-            lambda read, decode: (lambda files, labels: (decode(files), labels))(*read()), epochs=epochs,
-        )  # fmt: skip
-        assert all((labels == np.array(seen(images)) % 3).all() for images, labels in made)
+    def run(epochs=1, **arguments):
+        made = batches(lambda: (reader(folder, **arguments), fn.ImageDecoder()), images, epochs=epochs)
+        assert all((labels == np.array(seen(found)) % 3).all() for found, labels in made)
         assert all(labels.dtype == np.uint32 for _, labels in made)
-        return [seen(images) for images, _ in made]
+        return [seen(found) for found, _ in made]
 
     assert run(drop_remainder=True) == [[0, 3, 6], [1, 4, 2]]
     assert run(pad_remainder=True) == [[0, 3, 6], [1, 4, 2], [5, 5, 5]]
@@ -163,9 +161,9 @@ def test_the_pipe_of_a_resnet(folder, planar):
         ),
         lambda read, decode, flips, flip, mean, std, norm: norm(flip(decode(read()[0]), flips()), mean(), std()),
     )  # fmt: skip
-    images = decoded(folder)[0]
-    images[[0, 2]] = images[[0, 2]][:, :, ::-1]
-    expected = (images[:, 22:, 12:28].astype(np.float32) - mean) * (1 / std)
+    whole = decoded(folder)[0]
+    whole[[0, 2]] = whole[[0, 2]][:, :, ::-1]
+    expected = (whole[:, 22:, 12:28].astype(np.float32) - mean) * (1 / std)
     assert made[0][0].dtype == np.float32
     np.testing.assert_array_equal(made[0][0], expected.transpose(0, 3, 1, 2) if planar else expected)
 
@@ -214,9 +212,9 @@ def test_a_reader_of_the_scripts(folder):
     files = sorted(folder.rglob("*.bmp"))[:4]
     made = batches(
         lambda: (fn.MediaExtReaderOp(impl=Own, num_outputs=2, priv_params={"files": files}), fn.ImageDecoder()),
-        lambda read, decode: (lambda files, numbers: (decode(files), numbers))(*read()), batch=2, epochs=2,
+        images, batch=2, epochs=2,
     )  # fmt: skip
-    assert [images.shape for images, _ in made] == [(2, 30, 40, 3)] * 4 and made[0][1].tolist() == [0, 1]
+    assert [found.shape for found, _ in made] == [(2, 30, 40, 3)] * 4 and made[0][1].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -21,9 +19,8 @@ print((x + 1).sum().item())
 
 
 def test_arguments_output_and_exit_code_are_the_scripts(openhpu_run):
-    run = openhpu_run(
-        WORK + "import sys; print(sys.argv, __name__); sys.exit(7)\n", "--json", arguments=["--report", "-m", "x"]
-    )
+    code = WORK + "import sys; print(sys.argv, __name__); sys.exit(7)\n"
+    run = openhpu_run(code, "--json", script=("script.py", "--report", "-m", "x"))
     assert run.code == 7
     assert run.out.splitlines()[:2] == ["8.0", "['script.py', '--report', '-m', 'x'] __main__"]
     assert run.seen["exit_code"] == 7
@@ -32,18 +29,14 @@ def test_arguments_output_and_exit_code_are_the_scripts(openhpu_run):
     assert read["wait_ns"] > 0
 
 
-def test_a_module(tmp_path, environment_of_runs):
+def test_a_module(openhpu_run, tmp_path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__main__.py").write_text(WORK + "import sys; print(sys.argv[1:])")
-    process = subprocess.run(
-        [sys.executable, "-m", "openhpu", "run", "--json", "-m", "package", "--steps", "3"],
-        env=environment_of_runs, cwd=tmp_path, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-    assert process.returncode == 0, process.stderr
-    assert process.stdout.splitlines()[1] == "['--steps', '3']"
-    seen = json.loads(process.stdout.splitlines()[-1])
-    assert seen["blocking_reads"][0]["count"] == 1
-    assert seen["process"]["command"] == "package/__main__.py --steps 3"
+    run = openhpu_run("", "--json", script=("-m", "package", "--steps", "3"))
+    assert run.code == 0, run.err
+    assert run.out.splitlines()[1] == "['--steps', '3']"
+    assert run.seen["blocking_reads"][0]["count"] == 1
+    assert run.seen["process"]["command"] == "package/__main__.py --steps 3"
 
 
 @pytest.mark.parametrize(
@@ -64,16 +57,8 @@ def test_what_was_seen_is_told_however_the_script_ends(openhpu_run, ending, code
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_script(tmp_path, environment_of_runs, number):
-    script = tmp_path / "script.py"
-    script.write_text(WORK + "import pathlib, time\npathlib.Path('ready').touch()\ntime.sleep(60)\n")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "openhpu", "run", "--json", str(script)],
-        env=environment_of_runs | {"TMPDIR": str(tmp_path)}, cwd=tmp_path,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        # A runner in the background ignores interrupts, and so would its children.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )  # fmt: skip
+def test_an_interrupted_script(tmp_path, begin, number):
+    process = begin(WORK + "import pathlib, time\npathlib.Path('ready').touch()\ntime.sleep(60)\n", "--json")
     while not (tmp_path / "ready").exists():
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.02)
@@ -84,7 +69,7 @@ def test_an_interrupted_script(tmp_path, environment_of_runs, number):
         time.sleep(0.02)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == {signal.SIGINT: 128 + 2, signal.SIGTERM: 128 + 15}[number], err
+    assert process.returncode == 128 + number, err
     seen = json.loads(out.splitlines()[-1])
     assert seen["complete"] is (number == signal.SIGINT)
     assert seen["blocking_reads"][0]["line"] == 3
@@ -105,13 +90,10 @@ print(sys.stdin.readline())
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["asked", "not asked"])
-def test_what_a_running_script_has_done(tmp_path, environment_of_runs, own):
+def test_what_a_running_script_has_done(tmp_path, begin, own):
     """SIGUSR1 shows it; a script that would end by the signal does not get it."""
-    (tmp_path / "script.py").write_text(ASKED.replace("IGNORE", "signal.signal(10, signal.SIG_DFL)" if own else ""))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "openhpu", "run", "--report", "page.html", "script.py"], env=environment_of_runs,
-        cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    ignore = "signal.signal(10, signal.SIG_DFL)" if own else ""
+    process = begin(ASKED.replace("IGNORE", ignore), "--report", "page.html")
     said = ""
     while "report: " not in said:
         line = process.stderr.readline()
@@ -126,9 +108,8 @@ def test_what_a_running_script_has_done(tmp_path, environment_of_runs, own):
     assert process.returncode == 0 and "still running" not in rest, rest
 
 
-def test_a_forked_child_is_a_process_of_its_own(openhpu_run):
-    run = openhpu_run(
-        """\
+FORKS = {  # scripts, and the lines of the reads of each process
+    "before the device": ("""\
 import os, torch
 pid = os.fork()
 x = torch.ones(4).to("hpu")
@@ -138,21 +119,20 @@ if pid == 0:
     os._exit(0)
 os.waitpid(pid, 0)
 x.min().item()
-""",
-        "--json",
-    )
+""", [[5, 6], [9]]),
+    "after it was opened": (
+        WORK + "import os\nif (pid := os.fork()) == 0:\n    os._exit(0)\nos.waitpid(pid, 0)\nx.max().item()\n", [[3, 8]]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("when", FORKS)
+def test_a_forked_child_is_a_process_of_its_own_and_spoils_nothing(openhpu_run, when):
+    code, expected = FORKS[when]
+    run = openhpu_run(code, "--json")
     assert run.code == 0
     lines = [sorted(r["line"] for r in seen["blocking_reads"]) for seen in (run.seen, *run.seen["other_processes"])]
-    assert sorted(lines) == [[5, 6], [9]]
-
-
-def test_a_child_forked_after_the_device_was_opened_spoils_nothing(openhpu_run):
-    run = openhpu_run(
-        WORK + "import os\nif (pid := os.fork()) == 0:\n    os._exit(0)\nos.waitpid(pid, 0)\nx.max().item()\n", "--json"
-    )
-    assert run.code == 0
-    assert run.seen["other_processes"] == []
-    assert sorted(r["line"] for r in run.seen["blocking_reads"]) == [3, 8]
+    assert sorted(lines) == expected
 
 
 def test_each_spawned_rank_has_a_page_of_its_own(openhpu_run, tmp_path):

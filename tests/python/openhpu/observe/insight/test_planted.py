@@ -1,11 +1,11 @@
 """A script with one recompilation, one fallback, one blocking read a step and one memory spike: each is named."""
 
 import json
-from html.parser import HTMLParser
 
 import pytest
 
 from openhpu.observe.insight import observed
+from tests.python.openhpu.observe.insight.conftest import Page, line_of
 
 PLANTED = """\
 import torch
@@ -37,16 +37,19 @@ for epoch in range(4):
 """
 
 
+MARKS = ("RECOMPILATION", "FALLBACK", "READ", "SPIKE")
+
+
 def line(mark):
-    (number,) = [i for i, text in enumerate(PLANTED.splitlines(), 1) if mark in text]
-    return number
+    return line_of(PLANTED, mark)
 
 
-def name_all_but_recompilations(seen):
-    assert seen["exit_code"] == 0
-    assert seen["complete"]
-    assert seen["steps"]["counted_by"] == "optimizer"
-    assert seen["steps"]["count"] == 12
+@pytest.mark.parametrize("mode", ["lazy", "eager"])
+def test_each_is_named(openhpu_run, tmp_path, mode):
+    run = openhpu_run(PLANTED, "--mode", mode, "--json", "--report", "page.html")
+    seen = run.seen
+    assert seen["exit_code"] == 0 and seen["complete"] and seen["process"]["mode"] == mode
+    assert (seen["steps"]["counted_by"], seen["steps"]["count"]) == ("optimizer", 12)
     shares = seen["steps"]["host_bound_share"], seen["steps"]["device_bound_share"]
     assert sum(shares) == pytest.approx(1)
     assert min(shares) >= 0
@@ -59,70 +62,32 @@ def name_all_but_recompilations(seen):
     assert memory["peak_line"] == line("SPIKE")
     assert memory["peak_file"].endswith("script.py")
     assert (63 << 20) < memory["peak_growth_bytes"] <= memory["peak_bytes"] < (65 << 20)
-
-
-def test_lazy_mode_names_all_four(openhpu_run, tmp_path):
-    run = openhpu_run(PLANTED, "--mode", "lazy", "--json", "--report", "page.html")
-    seen = run.seen
-    name_all_but_recompilations(seen)
-    assert seen["process"]["mode"] == "lazy"
+    if mode == "eager":  # which makes no graphs
+        assert seen["recompilations"] == []
+        assert seen["counters"]["ops_submitted"] > 0
+        return
     (found,) = seen["recompilations"]
     assert (found["cause"], found["line"], found["dimension"]) == ("size", line("RECOMPILATION"), 0)
     # Of a step whose loss is read each piece is compiled anew, for one cause.
     assert (found["before"], found["after"], found["count"]) == ("16", ["8"], 1)
     assert seen["graphs"]["distinct"] >= 3
     assert seen["graphs"].keys() == observed.empty("")["graphs"].keys()
-    for text in (f"script.py:{line(mark)}" for mark in ("RECOMPILATION", "FALLBACK", "READ", "SPIKE")):
-        assert text in run.err
+    for mark in MARKS:
+        assert f"script.py:{line(mark)}" in run.err
     check_page((tmp_path / "page.html").read_text())
 
 
-def test_eager_mode_names_the_other_three(openhpu_run):
-    seen = openhpu_run(PLANTED, "--mode", "eager", "--json").seen
-    name_all_but_recompilations(seen)
-    assert seen["process"]["mode"] == "eager"
-    assert seen["recompilations"] == []
-    assert seen["counters"]["ops_submitted"] > 0
-
-
-class Page(HTMLParser):
-    """Checks that elements are closed in order, and gathers what matters of them."""
-
-    VOID = frozenset({"meta", "rect", "path", "br"})
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.seen, self.loads, self.text = [], [], [], []
-
-    def handle_starttag(self, tag, attributes):
-        self.seen.append(tag)
-        self.loads += [value for name, value in attributes if name in ("src", "href", "xlink:href")]
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        if tag not in self.VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-
 def check_page(html):
-    page = Page()
-    page.feed(html)
-    page.close()
-    assert page.open == []
+    page = Page(html)
     assert page.loads == []
-    assert "script" not in page.seen
+    assert "script" not in page.tags
     assert "url(" not in html
     assert "@import" not in html
-    assert {"table", "svg", "details"} <= set(page.seen)
-    text = " ".join(page.text)
-    for mark in ("RECOMPILATION", "FALLBACK", "READ", "SPIKE"):
-        assert text.count(f"script.py:{line(mark)}") >= 2, mark  # in its table and as evidence of an advice
+    assert {"table", "svg", "details"} <= page.tags
+    for mark in MARKS:
+        assert page.text.count(f"script.py:{line(mark)}") >= 2, mark  # in its table and as evidence of an advice
     for heading in ("Advice", "Timeline", "Recompilations", "CPU fallbacks", "Blocking reads", "Memory", "Recipes"):
-        assert heading in page.text
+        assert heading in page.texts
 
 
 def test_graphs_that_were_not_compiled_in_time_are_told(openhpu_run, tmp_path):

@@ -1,28 +1,12 @@
 """The page: what a script names is text on it, never HTML; numbers have separators and their own column."""
 
-from html.parser import HTMLParser
-
 import pytest
 
 from openhpu.observe.insight import report
 from openhpu.observe.insight.observed import empty
+from tests.python.openhpu.observe.insight.conftest import Page
 
 HOSTILE = '<script>alert("&")</script>'
-
-
-class Text(HTMLParser):
-    """The page's tags, and its text."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.tags, self.text = set(), ""
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-
-    def handle_data(self, data):
-        self.text += data
 
 
 @pytest.fixture
@@ -63,7 +47,7 @@ def seen():
 
 
 def test_what_a_script_names_is_text(seen):
-    page = Text(report.page(seen))
+    page = Page(report.page(seen))
     assert "script" not in page.tags
     assert page.text.count(HOSTILE) >= 12
     assert {"table", "details", "figure", "h2"} <= page.tags
@@ -75,11 +59,11 @@ def test_numbers_and_sections(seen):
     assert "1,234,567" in page and "ops_waited" not in page
     assert '<td class="n" data-label="Times">54,321</td>' in page and "Empty" not in page and "4.00 ms" in page
     assert "<summary>2 operators</summary>" in page and "1.5 s" in page
-    assert Text(page).text.count("None.") == 0 and "2 waits for room in the queue, 0.0 ms" in page
+    assert Page(page).text.count("None.") == 0 and "2 waits for room in the queue, 0.0 ms" in page
     seen["process"]["mode"] = "eager"
     assert "Recipes</h2>" not in report.page(seen)
 
 
 def test_a_run_without_a_device():
-    page = Text(report.page(empty(HOSTILE)))
+    page = Page(report.page(empty(HOSTILE)))
     assert "No hpu device was opened" in page.text and HOSTILE in page.text and "table" not in page.tags

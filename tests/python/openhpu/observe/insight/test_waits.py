@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.python.openhpu.observe.insight.conftest import line_of
+
 MASKED = """\
 import torch
 import torch.nn.functional as F
@@ -28,11 +30,6 @@ CUT = "(lambda n: (rows[:n], targets[:n]))(len((targets != -100).nonzero()))"
 GIVEN = "(rows[rows[:, 0] > -99], (rows[:valid], targets[:valid]))[1]"
 
 
-def line(mark):
-    (number,) = [i for i, text in enumerate(MASKED.splitlines(), 1) if mark in text]
-    return number
-
-
 @pytest.mark.parametrize(
     ("inputs", "early", "op", "waits", "origin"),
     [
@@ -46,13 +43,14 @@ def test_a_mask_is_named(openhpu_run, tmp_path, inputs, early, op, waits, origin
     script = MASKED.replace("INPUTS", inputs).replace("EARLY", str(early))
     run = openhpu_run(script, "--mode", "lazy", "--json", "--report", "page.html", "--fail-on", "shape")
     assert run.code == 3, run.err
+    at = line_of(MASKED, "MASK")
     (mask,) = run.seen["shape_waits"]
-    assert (mask["op"], mask["line"], mask["count"]) == (op, line("MASK"), waits) and mask["wait_ns"] > 0
+    assert (mask["op"], mask["line"], mask["count"]) == (op, at, waits) and mask["wait_ns"] > 0
     assert not run.seen["blocking_reads"]
     found = [r for r in run.seen["recompilations"] if r["cause"] == "size"]
-    expected = (origin, op, line("MASK")) if origin else (None, None, None)
+    expected = (origin, op, at) if origin else (None, None, None)
     assert {tuple(r.get(name) for name in ("origin", "origin_op", "origin_line")) for r in found} == {expected}
-    place = f"script.py:{line('MASK')}"
+    place = f"script.py:{at}"
     said = {"from": f"(sizes come from {op} at {place})", "after": f"(after {op} at {place}, which returned", None: ""}
     page = (tmp_path / "page.html").read_text()
     for text in (said[origin], f"{place}: {op}, {waits} times, waited"):

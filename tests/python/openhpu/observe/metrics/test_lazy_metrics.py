@@ -6,7 +6,7 @@ import pytest
 
 from tests.processes import clean_environment, run_file
 
-LAZY = {"PT_HPU_LAZY_MODE": "1", "PT_HPU_ENABLE_CACHE_METRICS": "1", "OPENHPU_COMPILE": "sync"}
+LAZY = {"PT_HPU_LAZY_MODE": "1", "PT_HPU_ENABLE_CACHE_METRICS": "1", "OPENHPU_COMPILE": "off"}
 
 PROGRAM = """
     import json
@@ -35,7 +35,7 @@ def program(script):
 
 
 def test_a_graph_is_new_once_and_found_from_then_on(program):
-    result = program("""
+    code = """
     small, large = torch.ones(4).to("hpu"), torch.ones(6).to("hpu")
     for _ in range(5):
         step(small)
@@ -48,7 +48,8 @@ def test_a_graph_is_new_once_and_found_from_then_on(program):
         changed = dict(compilation.stats()), dict(cache.stats())
     step(small)
     print(json.dumps([after_small, inside, changed, dict(cache.stats()), stats("recipe_cache")]))
-    """)
+    """
+    result = program(code, OPENHPU_COMPILE="sync")
     (first, lookups), (none, hits), (new, mixed), stopped, whole = result
     # The first sight counts, although it ran in parts, to learn the operators' results.
     assert first["TotalNumber"] == 1
@@ -82,8 +83,7 @@ def test_reading_a_value_ends_a_graph_as_a_step_does(program):
 
 
 def test_a_graph_counts_whether_or_not_there_is_a_compiler(program):
-    result = program(
-        """
+    result = program("""
     from habana_frameworks.torch.utils.event_dispatcher import EventDispatcher, EventId
     seen = []
     for kind in (EventId.CACHE_MISS, EventId.CACHE_HIT):
@@ -94,9 +94,7 @@ def test_a_graph_counts_whether_or_not_there_is_a_compiler(program):
     metrics_dump("metrics.json")
     print(json.dumps([seen, stats("recipe_cache"), stats("graph_compilation"),
                       [r["metric_name"] for r in json.load(open("metrics.json"))]]))
-    """,
-        OPENHPU_COMPILE="off",
-    )
+    """)
     seen, cache, compilation, names = result
     assert [kind for kind, _ in seen] == ["cache_miss", "cache_hit", "cache_hit"]
     assert len({dict(params)["recipe_id"] for _, params in seen}) == 1
@@ -106,8 +104,7 @@ def test_a_graph_counts_whether_or_not_there_is_a_compiler(program):
 
 
 def test_a_step_is_one_graph_also_where_it_begins_early(program):
-    result = program(
-        """
+    result = program("""
     import openhpu
     model = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(4))).to("hpu")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -121,9 +118,7 @@ def test_a_step_is_one_graph_also_where_it_begins_early(program):
         loss.item()
         counts.append(stats("graph_compilation")["TotalNumber"])
     print(json.dumps([counts, openhpu.counters()["graphs_started_early"], stats("recipe_cache")]))
-    """,
-        OPENHPU_COMPILE="off",
-    )
+    """)
     counts, early, cache = result
     assert len(set(counts[1:])) == 1  # the first step has no gradients to clear
     assert counts[-1] <= 2
@@ -132,8 +127,7 @@ def test_a_step_is_one_graph_also_where_it_begins_early(program):
 
 
 def test_captured_graphs_count_when_they_are_captured(program):
-    result = program(
-        """
+    code = """
     module = torch.nn.Linear(4, 4).to("hpu")
     graphed = torch.hpu.wrap_in_hpu_graph(module)
     torch.hpu.synchronize()
@@ -141,10 +135,8 @@ def test_captured_graphs_count_when_they_are_captured(program):
         for rows in (2, 3, 2, 3, 2):
             graphed(torch.ones(rows, 4).to("hpu"))
         print(json.dumps(dict(compilation.stats())["TotalNumber"]))
-    """,
-        OPENHPU_COMPILE="off",
-        PT_HPU_LAZY_MODE="0",
-    )
+    """
+    result = program(code, PT_HPU_LAZY_MODE="0")
     assert result == 2
 
 
@@ -160,9 +152,9 @@ def test_a_recipe_from_disk_takes_no_time(program, tmp_path):
     print(json.dumps([stats("graph_compilation")["TotalNumber"], stats("graph_compilation")["TotalTime"] > 0,
                       len(compiled), len(loaded), stats("recipe_cache")["TotalHit"]]))
     """
-    cache = f"{tmp_path / 'recipes'},0,100"
-    assert program(code, PT_HPU_RECIPE_CACHE_CONFIG=cache) == [1, True, 1, 0, 2]
-    assert program(code, PT_HPU_RECIPE_CACHE_CONFIG=cache) == [1, False, 0, 1, 2]
+    variables = {"OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": f"{tmp_path / 'recipes'},0,100"}
+    assert program(code, **variables) == [1, True, 1, 0, 2]
+    assert program(code, **variables) == [1, False, 0, 1, 2]
 
 
 CHILDREN = """
@@ -204,7 +196,6 @@ def test_a_process_that_has_not_opened_a_device_has_metrics_of_zero(program):
     print(json.dumps([out, own[0]["TotalNumber"] > 0, own[1]["TotalNumber"] > 0]))
     """,
         CHILDREN,
-        OPENHPU_COMPILE="off",
     )
     assert result == [[ZERO] * 3, True, True]
 
@@ -230,13 +221,8 @@ def test_each_process_writes_a_file_of_its_own(tmp_path):
     for method in ("fork", "spawn", "forkserver"):
         folder = tmp_path / method
         folder.mkdir()
-        environment = clean_environment(
-            folder,
-            METHOD=method,
-            PT_HPU_METRICS_FILE="metrics/m.json",
-            RANK="1",
-            PT_HPU_METRICS_DUMP_TRIGGERS="process_exit",
-        )
+        metrics = {"PT_HPU_METRICS_FILE": "metrics/m.json", "PT_HPU_METRICS_DUMP_TRIGGERS": "process_exit"}
+        environment = clean_environment(folder, METHOD=method, RANK="1", **metrics)
         pids = json.loads(run_file(CHILDREN + code, folder, environment, fails=False, fresh=True).out.splitlines()[-1])
         files = sorted(path.name for path in (folder / "metrics").iterdir())
         assert files == sorted([f"m-rank1-pid{pid}.json" for pid in pids] + ["m-rank1.json"])

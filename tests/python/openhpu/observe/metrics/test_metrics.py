@@ -98,11 +98,8 @@ def test_dump_as_json(hpu, tmp_path, monkeypatch, name):
     for _ in range(2):  # the second replaces the first
         hpu.metrics.metrics_dump(name)
     records = json.loads((tmp_path / name).read_text())
-    assert [record["metric_name"] for record in records] == [
-        "graph_compilation",
-        "cpu_fallback",
-        "memory_defragmentation",
-    ]
+    names = [record["metric_name"] for record in records]
+    assert names == ["graph_compilation", "cpu_fallback", "memory_defragmentation"]
     assert {record["triggered_by"] for record in records} == {"user"}
     assert set(records[0]) == {"metric_name", "triggered_by", "generated_on", "statistics"}
 
@@ -119,19 +116,15 @@ def test_dump_as_text(hpu, tmp_path):
 
 def test_files_by_environment(script, tmp_path):
     (tmp_path / "m-rank3.json").write_text("taken")
-    script(
-        """
+    code = """
         import habana_frameworks.torch as ht, os
         ht.core.mark_step()  # no device yet: nothing is written
         assert not os.path.exists("m-rank3.json.1")
         ht.torch.linalg.svdvals(ht.torch.eye(2, device="hpu"))
         ht.core.mark_step()
-        """,
-        PT_HPU_METRICS_FILE="m.json",
-        PT_HPU_METRICS_DUMP_TRIGGERS="process_exit,mark_step,metric_change",
-        PT_HPU_ENABLE_CACHE_METRICS="1",
-        RANK="3",
-    )
+    """
+    asked = {"PT_HPU_METRICS_DUMP_TRIGGERS": "process_exit,mark_step,metric_change", "PT_HPU_ENABLE_CACHE_METRICS": "1"}
+    script(code, PT_HPU_METRICS_FILE="m.json", RANK="3", **asked)
     assert (tmp_path / "m-rank3.json").read_text() == "taken"
     records = json.loads((tmp_path / "m-rank3.json.1").read_text())
     triggers = [record["triggered_by"] for record in records]

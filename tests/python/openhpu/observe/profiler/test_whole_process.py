@@ -53,20 +53,18 @@ def test_a_process_without_the_device_leaves_nothing(script, tmp_path):
     assert not list(tmp_path.glob("*.hltv"))
 
 
-def test_a_script_that_fails_leaves_its_trace(script, tmp_path):
-    result = script(SCRIPT + "raise ValueError('mine')", HABANA_PROFILE="1", fails=True)
-    assert "ValueError: mine" in result.err
-    assert traces.named(written(tmp_path), "kernel", "aten::mm")
+ENDINGS = {
+    "an error": "raise ValueError('mine')",
+    "os._exit": "import os, sys; sys.stdout.flush(); os._exit(0)",
+    "forked children": "import os\npid = os.fork()\nif not pid: os._exit(0)\nos.waitpid(pid, 0)",
+}
 
 
-def test_os_exit_leaves_it_too(script, tmp_path):
-    script(SCRIPT + "import os, sys; sys.stdout.flush(); os._exit(0)", HABANA_PROFILE="1")
-    assert traces.named(written(tmp_path), "kernel", "aten::mm")
-
-
-def test_forked_children_leave_the_parents_trace_alone(script, tmp_path):
-    forks = "import os\npid = os.fork()\nif not pid: os._exit(0)\nos.waitpid(pid, 0)"
-    script(SCRIPT + forks, HABANA_PROFILE="1")
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_the_trace_is_there_however_the_script_ends(script, tmp_path, ending):
+    fails = ending == "an error"
+    result = script(SCRIPT + ENDINGS[ending], HABANA_PROFILE="1", fails=fails)
+    assert ("ValueError: mine" in result.err) == fails
     assert traces.named(written(tmp_path), "kernel", "aten::mm")
 
 
@@ -81,8 +79,7 @@ def test_the_configuration_is_followed(script, tmp_path):
 
 
 def test_torch_profiler_works_beside_it(script, tmp_path):
-    script(
-        """
+    code = """
         import torch
         import habana_frameworks.torch
         from torch.profiler import profile, ProfilerActivity
@@ -91,9 +88,8 @@ def test_torch_profiler_works_beside_it(script, tmp_path):
             (x @ x).cpu()
         prof.export_chrome_trace("inner.json")
         x.add_(1).cpu()
-        """,
-        HABANA_PROFILE="1", PT_HPU_LAZY_MODE="0",
-    )  # fmt: skip
+        """
+    script(code, HABANA_PROFILE="1", PT_HPU_LAZY_MODE="0")  # fmt: skip
     inner = traces.events_of(tmp_path / "inner.json")
     outer = written(tmp_path)
     assert [e["name"] for e in traces.named(inner, "kernel")] == ["aten::mm"]

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 
 import pytest
 
@@ -32,6 +31,16 @@ for line in sys.stdin:
         publisher._show(0, *_C.device_sample(0))
         print(torch.hpu.utilization(), flush=True)
 """
+
+
+LOADED = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
+
+
+@pytest.fixture
+def folder(environment, tmp_path):
+    """Where the processes of a test show themselves, and where this process looks."""
+    environment(OPENHPU_SMI_FOLDER=str(tmp_path), OPENHPU_MEMORY_GB="1")
+    return tmp_path
 
 
 @pytest.fixture
@@ -67,8 +76,7 @@ def ask(process, what):
     return process.stdout.readline()
 
 
-def test_processes_show_their_memory_and_go_when_they_end(worker, environment, tmp_path):
-    environment(OPENHPU_SMI_FOLDER=str(tmp_path), OPENHPU_MEMORY_GB="1")
+def test_processes_show_their_memory_and_go_when_they_end(worker, folder):
     first, second = worker(), worker(HABANA_VISIBLE_MODULES="3")
     for process in (first, second):
         percent, busy, allocated = map(int, ask(process, "compare").split())
@@ -83,13 +91,12 @@ def test_processes_show_their_memory_and_go_when_they_end(worker, environment, t
     assert processes() == {3: [second.pid]}
     second.send_signal(signal.SIGKILL)
     second.wait(30)
-    assert list(tmp_path.glob("openhpu-smi-*"))  # it had no time to tidy up
+    assert list(folder.glob("openhpu-smi-*"))  # it had no time to tidy up
     assert [(m.number, m.used) for m in modules.modules()] == [(number, 0) for number in range(8)]
 
 
-def test_who_holds_which_module(worker, environment, tmp_path):
-    environment(OPENHPU_SMI_FOLDER=str(tmp_path))
-    locks = {"OPENHPU_MODULE_LOCKS": "1", "XDG_RUNTIME_DIR": str(tmp_path)}
+def test_who_holds_which_module(worker, folder):
+    locks = {"OPENHPU_MODULE_LOCKS": "1", "XDG_RUNTIME_DIR": str(folder)}
     first, second = worker(**locks), worker(**locks, HABANA_VISIBLE_MODULES="2")
     third, fourth = worker(**locks), worker(**locks)
     first.send_signal(signal.SIGSTOP)
@@ -97,15 +104,13 @@ def test_who_holds_which_module(worker, environment, tmp_path):
     assert processes() == {0: [first.pid], 1: [third.pid], 2: [second.pid], 3: [fourth.pid]}
 
 
-def test_each_rank_shows_its_module(worker, environment, tmp_path):
-    environment(OPENHPU_SMI_FOLDER=str(tmp_path))
+def test_each_rank_shows_its_module(worker, folder):
     of_all = {"WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "3", "HABANA_VISIBLE_MODULES": "1,4,6"}
     ranks = [worker(**of_all, RANK=rank, LOCAL_RANK=rank) for rank in "012"]
     assert processes() == {module: [rank.pid] for module, rank in zip((1, 4, 6), ranks, strict=True)}
 
 
-def test_utilization_is_that_of_the_device(worker, environment, tmp_path):
-    environment(OPENHPU_SMI_FOLDER=str(tmp_path))
+def test_utilization_is_that_of_the_device(worker, folder):
     process = worker()
     percent = int(ask(process, "busy"))
     assert 0 < percent <= 100
@@ -113,65 +118,53 @@ def test_utilization_is_that_of_the_device(worker, environment, tmp_path):
     assert modules.modules()[0].processes[0].command.startswith(os.path.basename(sys.executable))
 
 
-def test_files_that_are_none_do_not_count(environment, tmp_path):
-    environment(OPENHPU_SMI_FOLDER=str(tmp_path))
+def test_files_that_are_none_do_not_count(folder):
     own = state_files.State(os.getpid(), 1, 250, 1 << 20, 2 << 20, "a\x1b[2Jname")
-    file = state_files.create(state_files.path_of(tmp_path, 1))
+    file = state_files.create(state_files.path_of(folder, 1))
     state_files.write(file, own)
-    (found,) = state_files.read_all(tmp_path)
+    (found,) = state_files.read_all(folder)
     assert (found.module, found.percent_busy, found.command) == (1, 100, "a?[2Jname")
-    good = state_files.path_of(tmp_path, 1).read_bytes()
-    (tmp_path / "openhpu-smi-2-1").write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
-    (tmp_path / "openhpu-smi-3-1").write_bytes(good[:40])
-    (tmp_path / "openhpu-smi-4-1").mkdir()
-    (tmp_path / "openhpu-smi-5-1").symlink_to(state_files.path_of(tmp_path, 1))
-    os.mkfifo(tmp_path / "openhpu-smi-6-1")
-    assert state_files.read_all(tmp_path) == [found]
+    good = state_files.path_of(folder, 1).read_bytes()
+    (folder / "openhpu-smi-2-1").write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    (folder / "openhpu-smi-3-1").write_bytes(good[:40])
+    (folder / "openhpu-smi-4-1").mkdir()
+    (folder / "openhpu-smi-5-1").symlink_to(state_files.path_of(folder, 1))
+    os.mkfifo(folder / "openhpu-smi-6-1")
+    assert state_files.read_all(folder) == [found]
     os.close(file)
 
 
-def test_a_process_whose_number_was_given_to_another_does_not_count(environment, tmp_path, monkeypatch):
-    environment(OPENHPU_SMI_FOLDER=str(tmp_path))
-    file = state_files.create(state_files.path_of(tmp_path, 0))
+def test_a_process_whose_number_was_given_to_another_does_not_count(folder, monkeypatch):
+    file = state_files.create(state_files.path_of(folder, 0))
     with monkeypatch.context() as earlier:
         earlier.setattr(state_files, "_start_of", lambda pid: 1)
         state_files.write(file, state_files.State(os.getpid(), 0, 0, 0, 0, "earlier"))
     os.close(file)
-    assert state_files.read_all(tmp_path) == []
+    assert state_files.read_all(folder) == []
 
 
-def test_a_folder_that_cannot_be_written_disturbs_nobody(environment_of_smi):
-    code = "import torch; print(torch.ones(2).to('hpu').sum().item())"
-    process = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], env=environment_of_smi | {"OPENHPU_SMI_FOLDER": "/no/such/folder"},
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert (process.stdout, process.stderr) == ("2.0\n", "")
+def test_a_folder_that_cannot_be_written_disturbs_nobody(script):
+    result = script(
+        "import torch; print(torch.ones(2).to('hpu').sum().item())", **LOADED, OPENHPU_SMI_FOLDER="/no/such"
+    )
+    assert (result.out, result.err) == ("2.0", "")
 
 
-def test_hlmls_object_says_how_much_is_in_use(environment_of_smi):
+@pytest.mark.parametrize("shown", [True, False])
+def test_hlmls_object_says_how_much_is_in_use(script, tmp_path, shown):
     code = """
-        import ctypes, os, sys, torch
+        import os, time, torch
         from openhpu.observe.smi import publisher
         x = torch.zeros(32 << 20, dtype=torch.uint8, device="hpu")
         torch.hpu.synchronize()
         name = torch.hpu.memory._get_hlml_shared_object_name("hpu:0")
         publisher._publisher.look()
-        if name:
-            path = "/dev/shm" + name if os.path.dirname(name) == "/" else name
+        path = "/dev/shm" + name if name and os.path.dirname(name) == "/" else name
+        print(path or "none")
+        if path:
             version, when, used = memoryview(open(path, "rb").read()).cast("Q")
-            print(version, abs(when - __import__("time").time()) < 60, used == torch.hpu.memory_allocated() >= 32 << 20)
-            sys.stdout.flush()
-            print(path)
-        else:
-            print("none")
+            print(version, abs(when - time.time()) < 60, used == torch.hpu.memory_allocated() >= 32 << 20)
     """
-    for variables, expected in ((environment_of_smi, "1 True True"), ({"OPENHPU_SMI_FOLDER": "off"}, "none")):
-        process = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code)], env=environment_of_smi | variables, stdout=subprocess.PIPE,
-            text=True, check=True,
-        )  # fmt: skip
-        lines = process.stdout.splitlines()
-        assert lines[0] == expected
-        if expected != "none":
-            assert not os.path.exists(lines[1])  # it goes with its process
+    path, *said = script(code, **LOADED, OPENHPU_SMI_FOLDER=str(tmp_path) if shown else "off").out.splitlines()
+    assert said == ["1 True True"] * shown
+    assert (path != "none") == shown and not os.path.exists(path)  # it goes with its process
