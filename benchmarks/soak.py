@@ -12,6 +12,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import statistics
 import subprocess
@@ -31,7 +32,6 @@ from torch.utils.data import DataLoader, TensorDataset
 import openhpu
 from benchmarks import models
 from benchmarks.children import output_of, words
-from benchmarks.memory import status
 from benchmarks.parts import part
 from benchmarks.report import Table
 from commands import ROOT
@@ -111,8 +111,9 @@ def _state(home: Path) -> dict[str, int]:
     hpu.synchronize()
     gc.collect()
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="utf-8").split()
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
     return {
-        "resident": status("RssAnon"),
+        "resident": 1024 * int(re.findall(r"^RssAnon:\s+(\d+) kB$", status, re.MULTILINE)[0]),
         "device": hpu.memory_allocated() // 1024,
         "descriptors": len(os.listdir("/proc/self/fd")),
         "threads": len(os.listdir("/proc/self/task")),
