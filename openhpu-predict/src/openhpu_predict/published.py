@@ -5,8 +5,6 @@ predicted with the parameters in force, and the table is printed; `--page` puts 
 `data/errors.toml`, which each prediction quotes.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import math
