@@ -9,56 +9,49 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import parts
 from commands import ROOT, child
 from commands.budget import OVER, Budget, end_with
 from commands.kept import Kept, fingerprint
 
-# Minutes of a run, and of one benchmark: those that wait for compilers, or for many processes, take longer.
-MINUTES, EACH_MINUTES = 90.0, 6.0
-LONG_MINUTES = {
-    "lazy": 28.0,
-    "compile": 30.0,
-    "machines": 32.0,
-    "distributed": 12.0,
-    "soak": 90.0,
-}
+MINUTES = 90.0  # of a run
 ALONE = {"soak"}  # only where it is named; it measures memory and counts, so that a busy machine does not matter
 
-# Name to (the module and its function, rounds).
-BENCHMARKS: dict[str, tuple[str, int]] = {
-    "dispatch": ("operators:dispatch", 25),
-    "products": ("products:products", 11),
-    "recording": ("recording:recording", 15),
-    "lazy": ("lazy:lazy", 15),
-    "compile": ("compile:compiled", 15),
-    "graphs": ("graphs:graphs", 15),
-    "machines": ("machines:machines", 10),
-    "distributed": ("distributed:distributed", 11),
-    "soak": ("soak:soak", 30),
+
+class Benchmark(NamedTuple):
+    """The module and its function; its limit: what waits for compilers, or for many processes, takes longer."""
+
+    function: str
+    rounds: int
+    minutes: float = 6.0
+
+
+BENCHMARKS = {
+    "dispatch": Benchmark("operators:dispatch", 25),
+    "products": Benchmark("products:products", 11),
+    "recording": Benchmark("recording:recording", 15),
+    "lazy": Benchmark("lazy:lazy", 15, 28.0),
+    "compile": Benchmark("compile:compiled", 15, 30.0),
+    "graphs": Benchmark("graphs:graphs", 15),
+    "machines": Benchmark("machines:machines", 10, 32.0),
+    "distributed": Benchmark("distributed:distributed", 11, 12.0),
+    "soak": Benchmark("soak:soak", 30, 90.0),
 }
-
-
-def minutes_of(name: str) -> float:
-    """The limit of a benchmark, in minutes."""
-    return LONG_MINUTES.get(name, EACH_MINUTES)
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Times of hpu beside the CPU device's.")
-    parser.add_argument(
-        "names", nargs="*", metavar="name", help=f"some of {', '.join(BENCHMARKS)}; all but soak if none"
-    )
+    known = ", ".join(BENCHMARKS)
+    parser.add_argument("names", nargs="*", metavar="name", help=f"some of {known}; all but soak if none")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
     parser.add_argument("--results", action="store_true", help="put what was measured into RESULTS.md")
     parser.add_argument("--readme", action="store_true", help="only write README's table of speed from the results")
     parser.add_argument("--quick", action="store_true", help="few rounds: to see that it runs, not to quote")
     args = parser.parse_args(argv)
-    unknown = [name for name in args.names if name not in BENCHMARKS]
-    if unknown:
-        parser.error(f"unknown benchmark {unknown[0]!r}; one of {', '.join(BENCHMARKS)}")
+    if unknown := [name for name in args.names if name not in BENCHMARKS]:
+        parser.error(f"unknown benchmark {unknown[0]!r}; one of {known}")
     if args.results and args.quick:
         parser.error("--results is not for --quick")
     if args.results:
@@ -76,8 +69,9 @@ class Run:
         self.args, self.budget = args, budget
         self.names = list(dict.fromkeys(args.names or (name for name in BENCHMARKS if name not in ALONE)))
         self.options = {"quick": args.quick}
-        code = [ROOT / name for name in ("benchmarks", "commands", "examples", "src")]
-        self.fingerprint = fingerprint([path for path in code if path.exists()], **self.options)
+        self.fingerprint = fingerprint(
+            [ROOT / name for name in ("benchmarks", "commands", "examples", "src")], **self.options
+        )
         self.found: dict[str, tuple[dict[str, str], list[Any]]] = {}
         self.failed: dict[str, child.Ended] = {}
 
@@ -122,7 +116,7 @@ class Run:
         """Measure all; the exit status."""
         self.budget.planned(self.names)
         for name in self.names:
-            self.one(name, 60 * minutes_of(name))
+            self.one(name, 60 * BENCHMARKS[name].minutes)
         if self.args.json:
             results = {name: [table.as_data() for table in tables] for name, (_, tables) in self.found.items()}
             machine = next((described for described, _ in self.found.values()), {})
@@ -144,7 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         quoted.write()
         return 0
-    minutes = min(MINUTES, sum(minutes_of(name) for name in args.names)) if args.names else MINUTES
+    minutes = min(MINUTES, sum(BENCHMARKS[name].minutes for name in args.names)) if args.names else MINUTES
     with Budget("make bench", minutes) as budget:
         return Run(args, budget).all()
 

@@ -15,7 +15,7 @@ from benchmarks.timing import Peer, Turn
 
 
 class Child(children.Peer):
-    """A process that holds a training. Use with `with`.
+    """A process that holds a Training. Use with `with`.
 
     `device`: "cpu" or "hpu". `lazy`: PT_HPU_LAZY_MODE of an hpu child. `compiled`: "" (as it is), "model" (with
     torch.compile of the model), "both" (of the model and of the optimizer's step) or "graph" (an HPU graph of the
@@ -29,23 +29,6 @@ class Child(children.Peer):
     ):  # fmt: skip
         asked = (workload.title, device, compiled, threads, optimizer)
         super().__init__("alone:Training", *asked, environment={"PT_HPU_LAZY_MODE": str(int(lazy))})
-
-    def turn(self, calls: int) -> Turn:
-        """Let it make `calls` steps."""
-        host, done, faults = self.answer_to("turn", calls)
-        return host, done, faults
-
-    def losses(self, steps: int) -> list[float]:
-        """Let it make `steps` steps and wait until what recurs is compiled; the losses."""
-        return [float(loss) for loss in self.answer_to("losses", steps)]
-
-    def counters(self, steps: int) -> dict[str, int]:
-        """The device's counters over `steps` steps."""
-        return dict(self.answer_to("counters", steps))
-
-    def peer(self, name: str) -> Peer:
-        """It, as a peer."""
-        return Peer(name, turn=self.turn)
 
 
 class Training:
@@ -63,21 +46,24 @@ class Training:
             training.model = torch.compile(training.model, backend=backend)  # type: ignore[assignment]
         if compiled == "both":
             training.optimizer.step = torch.compile(training.optimizer.step)  # type: ignore[method-assign,assignment]
-        self._step = models.Graphed(training) if compiled == "graph" else training.step
-        self._peer = Peer("alone", self._step, on_hpu=on_hpu)
+        self.step = models.Graphed(training) if compiled == "graph" else training.step
+        self.peer = Peer("alone", self.step, on_hpu=on_hpu)
 
     def turn(self, calls: int) -> Turn:
-        return self._peer.take_turn(calls)
+        """Make `calls` steps."""
+        return self.peer.take_turn(calls)
 
     def losses(self, steps: int) -> list[float]:
-        losses = [self._step().item() for _ in range(steps)]
-        if self._peer.on_hpu:
+        """Make `steps` steps and wait until what recurs is compiled; the losses."""
+        losses = [self.step().item() for _ in range(steps)]
+        if self.peer.on_hpu:
             openhpu.wait_for_recipes()
         return losses
 
     def counters(self, steps: int) -> dict[str, int]:
+        """The device's counters over `steps` steps."""
         openhpu.reset_counters()
         for _ in range(steps):
-            self._step()
-        self._peer.wait()
+            self.step()
+        self.peer.wait()
         return openhpu.counters()

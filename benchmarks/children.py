@@ -8,12 +8,13 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from benchmarks import timing
 from commands import ROOT, child
-from commands.answering import Answering, serve
+from commands.answering import ANSWER_S, Answering, serve
 from commands.child import ChildError
 
 PROBE_S = 600.0
@@ -44,13 +45,23 @@ def probe(what: str, *arguments: Any, **environment: str) -> dict[str, Any]:
 
 
 class Peer(Answering):
-    """A process with an object of a class. Use with `with`."""
+    """A process with an object of a class, whose methods it has. Use with `with`."""
 
     def __init__(
         self, what: str, *arguments: Any, environment: Mapping[str, str] | None = None, core: int | None = None
     ) -> None:
         module, *rest = words(what, *arguments)
         super().__init__(module, rest, environment, core)
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return partial(self.answer_to, name)
+
+
+def ask_all(peers: Sequence[Peer], question: str, *values: Any, seconds: float = ANSWER_S) -> list[Any]:
+    """What each of them answers. They begin at once."""
+    for peer in peers:
+        peer.ask(question, *values)
+    return [peer.answer(seconds) for peer in peers]
 
 
 def main(what: str, arguments: str) -> None:

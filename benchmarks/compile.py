@@ -2,6 +2,7 @@
 
 import copy
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 
 import openhpu
 from benchmarks import models
-from benchmarks.alone import Child
+from benchmarks.alone import Child, Training
 from benchmarks.children import probe
 from benchmarks.models import Workload
 from benchmarks.parts import part
@@ -31,7 +32,7 @@ PEERS: dict[str, dict[str, Any]] = {
     "the same, fused AdamW": {"compiled": "model", "fused": True},
     "the same, compiled AdamW": {"compiled": "both"},
 }
-_STARTS = {"hpu, graph of the step": "graph", "hpu, torch.compile": "model", "CPU, torch.compile": "cpu"}
+_STARTED = ("hpu, graph of the step", "hpu, torch.compile", "CPU, torch.compile")
 
 
 def _ready(*calls: Callable[[], Any]) -> str:
@@ -79,7 +80,7 @@ def training(workload: Workload, rounds: int, calls: int) -> Table:
         losses = {name: child.losses(_WARM_UP) for name, child in children.items()}
         for name, theirs in losses.items():
             check_equal(theirs[:4], losses["CPU, torch.compile"][:4], f"{workload.title}, {name}", **CLOSE)
-        found = in_turns([child.peer(name) for name, child in children.items()], rounds, calls)
+        found = in_turns([Peer(name, turn=child.turn) for name, child in children.items()], rounds, calls)
         counters = {name: child.counters(5) for name, child in children.items() if peers[name].get("device") == "hpu"}
     outside = ", ".join(
         f"{(count['ops_submitted'] + count['ops_waited']) // 5} ({name})" for name, count in counters.items()
@@ -109,24 +110,41 @@ def inference(workload: Workload, rounds: int, calls: int) -> Table:
     return table_of(f"inference, {workload.title}", found, "CPU, torch.compile", [note, "Aim: >= 1.0."])
 
 
-def _started(peer: str, work: str, folder: str) -> dict[str, float]:
-    caches = {"PT_HPU_RECIPE_CACHE_CONFIG": f"{folder}/recipes", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor"}
-    return probe("compile_probe:first_start", peer, work, **caches)
+def first_start(title: str, device: str, compiled: str) -> dict[str, float]:
+    """Seconds of the first step, and until nothing is left to compile, in this process; see `alone`.
+
+    The cache folders that the environment names decide whether it is a cold or a warm start.
+    """
+    training = Training(title, device, compiled, 0, {})
+    training.peer.wait()
+    start = time.perf_counter()
+    training.step().item()
+    first = time.perf_counter() - start
+    training.losses(2)  # backward graphs, and steps that are captured at their second call
+    training.step().item()
+    ready = time.perf_counter() - start
+    return {"first": first, "ready": ready, "node by node": training.counters(1)["ops_node_by_node"]}
 
 
-def starts(work: str, rounds: int) -> Table:
+def starts(workload: Workload, rounds: int) -> Table:
     """First starts of a training: without and with what an earlier process left on disk."""
     table = Table(
-        f"first start, {work} training step, s",
+        f"first start, {workload.title.partition(' ')[0]} training step, s",
         ["peer", "first step, cold", "warm", "until compiled, cold", "warm", "warm / cold"],
     )
     alone = 0.0
-    for name, peer in _STARTS.items():
-        if peer == "model" and rounds < ROUNDS_TO_QUOTE:  # the table of the training steps starts it, too
+    for name in _STARTED:
+        device = PEERS[name].get("device", "cpu")
+        # The table of the training steps starts it, too.
+        if name == "hpu, torch.compile" and rounds < ROUNDS_TO_QUOTE:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            cold = _started(peer, work, folder)
-            warm = [_started(peer, work, folder) for _ in range(max(1, rounds // 3))]
+            caches = {"PT_HPU_RECIPE_CACHE_CONFIG": f"{folder}/recipes"}
+            caches["TORCHINDUCTOR_CACHE_DIR"] = f"{folder}/inductor"
+            cold, *warm = (
+                probe("compile:first_start", workload.title, device, PEERS[name]["compiled"], **caches)
+                for _ in range(1 + max(1, rounds // 3))
+            )
         first, ready = (Spread.of([run[what] for run in warm]) for what in ("first", "ready"))
         share = f"{ready.median / cold['ready']:.1%}"
         table.rows.append([name, f"{cold['first']:.2f}", first, f"{cold['ready']:.1f}", ready, share])
@@ -148,7 +166,7 @@ def compiled(rounds: int) -> list[Table]:
     quick = rounds < ROUNDS_TO_QUOTE
     tables = [
         part("overhead", overhead, rounds),
-        part("starts", starts, "MLP" if quick else "GPT", rounds),
+        part("starts", starts, models.MLP if quick else models.GPT_SMALL, rounds),
     ]
     for workload, calls in CASES[:1] if quick else CASES:
         tables.append(part(f"training step, {workload.title}", training, workload, rounds, calls))

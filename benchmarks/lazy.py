@@ -7,14 +7,12 @@ asks for; "tuned" the best whose author also sets fused=True. With one thread th
 from contextlib import ExitStack
 from typing import Any
 
-import torch
-
 from benchmarks import models
 from benchmarks.alone import Child
 from benchmarks.models import Workload
 from benchmarks.parts import part
 from benchmarks.report import Table
-from benchmarks.timing import ROUNDS_TO_QUOTE, Spread, in_turns
+from benchmarks.timing import ROUNDS_TO_QUOTE, Peer, Spread, check_losses, in_turns
 
 _WARM_UP = 6
 PEERS: dict[str, dict[str, Any]] = {
@@ -44,13 +42,9 @@ def _measure(workload: Workload, rounds: int, calls: int, aim: str) -> Table:
         losses = {name: child.losses(_WARM_UP) for name, child in children.items()}
         for name in children:
             # Compiled convolutions and statistics round in an order of their own, as another number of threads does.
-            # AdamW's first steps amplify it.
-            ours, theirs = torch.tensor(losses["hpu, lazy"]), torch.tensor(losses[name])
             alike = 3 if "compile" in name or "thread" in name or workload in _SENSITIVE else _WARM_UP
-            close = torch.allclose(ours[:alike], theirs[:alike], rtol=1e-4, atol=1e-5)
-            if not close or not torch.allclose(ours, theirs, rtol=5e-3, atol=1e-5):
-                raise AssertionError(f"{workload.title}: losses {ours} of hpu, lazy and {theirs} of {name}")
-        found = in_turns([child.peer(name) for name, child in children.items()], rounds, calls)
+            check_losses(losses["hpu, lazy"], losses[name], f"{workload.title}, hpu, lazy beside {name}", alike)
+        found = in_turns([Peer(name, turn=child.turn) for name, child in children.items()], rounds, calls)
         counters = children["hpu, lazy"].counters(10)
 
     recorded, in_recipes = counters["ops_recorded"], counters["ops_in_recipes"]

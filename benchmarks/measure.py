@@ -17,10 +17,10 @@ def measured(name: str, asked: dict[str, Any]) -> tuple[dict[str, str], list[Tab
     """The machine and the tables."""
     described = report.machine()
     described["malloc"] = "keeps freed memory" if timing.calm_malloc() else "as the system has it"
-    where, rounds = BENCHMARKS[name]
-    module, _, function = where.partition(":")
+    benchmark = BENCHMARKS[name]
+    module, _, function = benchmark.function.partition(":")
     measure = getattr(importlib.import_module(f"benchmarks.{module}"), function)
-    return described, measure(QUICK_ROUNDS if asked["quick"] else rounds)
+    return described, measure(QUICK_ROUNDS if asked["quick"] else benchmark.rounds)
 
 
 def main(name: str, asked: dict[str, Any]) -> None:

@@ -1,7 +1,5 @@
 """The models of the benchmarks, and a training step on a device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -111,16 +109,10 @@ def _random(*sizes: int) -> Tensor:
     return torch.randn(*sizes, generator=torch.Generator().manual_seed(2), device="cpu")
 
 
-def _text() -> Tensor:
-    return torch.randint(CHARACTERS, (8, 64), generator=torch.Generator().manual_seed(3), device="cpu")
-
-
-def _numbers(below: int) -> Tensor:
-    return torch.randint(below, (4, 128), generator=torch.Generator().manual_seed(5), device="cpu")
-
-
-def _words() -> Tensor:
-    return torch.randint(1000, (4, 64), generator=torch.Generator().manual_seed(4), device="cpu")
+def _text(words: int, *sizes: int) -> tuple[Tensor, Tensor]:
+    """Words, and those that follow each."""
+    text = torch.randint(words, sizes, generator=torch.Generator().manual_seed(3), device="cpu")
+    return text, text.roll(-1, 1)
 
 
 @dataclass(frozen=True)
@@ -131,7 +123,7 @@ class Workload:
     model: Callable[[], nn.Module]
     batch: Callable[[], tuple[Tensor, Tensor]]
 
-    def training(self, device: str, **optimizer: Any) -> Training:
+    def training(self, device: str, **optimizer: Any) -> "Training":
         """Set the model up on a device, the same on each."""
         torch.manual_seed(0)
         model = self.model().to(device)
@@ -181,18 +173,16 @@ class Graphed:
 
 MLP = Workload("MLP 64-128-128-10, batch 32", mlp, lambda: (_random(32, 64), _labels(32, 10)))
 WIDE_MLP = Workload("MLP of 4 x 1024, batch 256", wide_mlp, lambda: (_random(256, 1024), _random(256, 1024).roll(1, 0)))
-GPT_SMALL = Workload(
-    "GPT 4 layers, d 128, batch 8 x 64", lambda: GPT(CHARACTERS), lambda: (_text(), _text().roll(-1, 1))
-)
+GPT_SMALL = Workload("GPT 4 layers, d 128, batch 8 x 64", lambda: GPT(CHARACTERS), lambda: _text(CHARACTERS, 8, 64))
 GPT_WIDE = Workload(
     "GPT of d 512, 4 layers, batch 4 x 128, vocabulary 4096",
     lambda: GPT(4096, context=128, width=512, heads=8),
-    lambda: (_numbers(4096), _numbers(4096).roll(-1, 1)),
+    lambda: _text(4096, 4, 128),
 )
 VIT = Workload("ViT 6 layers, d 384, batch 16 x 65", ViT, lambda: (_random(16, 3, 32, 32), _labels(16, 10)))
 CONVNET = Workload(
     "ConvNet 5 conv+bn, batch 32 x 3 x 32 x 32", convnet, lambda: (_random(32, 3, 32, 32), _labels(32, 10))
 )
 RESNET = Workload("ResNet-18's layers, batch 8 x 3 x 32 x 32", resnet, lambda: (_random(8, 3, 32, 32), _labels(8, 10)))
-BERT = Workload("BERT 4 layers, d 256, batch 4 x 64", Bert, lambda: (_words(), _words().roll(-1, 1)))
+BERT = Workload("BERT 4 layers, d 256, batch 4 x 64", Bert, lambda: _text(1000, 4, 64))
 WORKLOADS = (MLP, WIDE_MLP, GPT_SMALL, GPT_WIDE, VIT, CONVNET, RESNET, BERT)

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import statistics
 import subprocess
@@ -19,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,6 @@ from torch.utils.data import DataLoader, TensorDataset
 import openhpu
 from benchmarks import models
 from benchmarks.children import output_of, words
-from benchmarks.memory import status
 from benchmarks.parts import part
 from benchmarks.report import Table
 from commands import ROOT
@@ -42,17 +42,6 @@ MODES = {"eager": "0", "lazy": "1"}
 PROCESSES, KILLED_EACH_S = 8, 3.0
 _MIB = 2**20
 _COUNTED = ("descriptors", "threads", "children", "files")
-_FOUND = (
-    "seconds",
-    "killed",
-    "ended",
-    "wrong",
-    "recipes",
-    "loaded by a new process",
-    "compiled by it",
-    "files left",
-    "aim",
-)
 
 
 def soak(minutes: int) -> list[Table]:
@@ -69,8 +58,9 @@ def soak(minutes: int) -> list[Table]:
         others = [f"{half[0][key]} to {half[-1][key]}" for key in counted]
         left.add(mode, len(seen), resident[-1], f"{growth(resident):+.2%}", *others, "+1 % at most; equal")
     killed = part("processes that are killed", shared_cache, 20 * minutes)
-    cache = Table(f"{PROCESSES} processes with one recipe cache, one of them killed each {KILLED_EACH_S:.0f} s", _FOUND)
-    cache.add(*killed, "0 wrong, 0 compiled, 0 left")
+    title = f"{PROCESSES} processes with one recipe cache, one of them killed each {KILLED_EACH_S:.0f} s"
+    cache = Table(title, [*killed, "aim"])
+    cache.add(*killed.values(), "0 wrong, 0 compiled, 0 left")
     return [left, cache]
 
 
@@ -111,8 +101,9 @@ def _state(home: Path) -> dict[str, int]:
     hpu.synchronize()
     gc.collect()
     children = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="utf-8").split()
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
     return {
-        "resident": status("RssAnon"),
+        "resident": 1024 * int(re.findall(r"^RssAnon:\s+(\d+) kB$", status, re.MULTILINE)[0]),
         "device": hpu.memory_allocated() // 1024,
         "descriptors": len(os.listdir("/proc/self/fd")),
         "threads": len(os.listdir("/proc/self/task")),
@@ -222,24 +213,23 @@ def some_depths(seconds: float) -> dict[str, Any]:
     return {"found": found, "loaded": recipes["recipe_loaded"], "compiled": recipes["graph_compilation"]}
 
 
-def shared_cache(seconds: float) -> tuple[float, int, int, int, int, int, int, int]:
+def shared_cache(seconds: float) -> dict[str, float]:
     """Processes that share a cache, some of which are killed; then one that must find everything."""
     with tempfile.TemporaryDirectory() as home:
         changed = _environment(home, MODES["lazy"])
         expected = _finish(_start(changed))["found"]
-
-        def start() -> "subprocess.Popen[str]":
-            return _start(changed)
-
-        killed, ended, wrong = _under_fire(seconds, start, expected)
-        last = _finish(start())
+        killed, ended, wrong = _under_fire(seconds, changed, expected)
+        last = _finish(_start(changed))
         if last["found"].keys() != expected.keys():
             raise AssertionError(f"a new process computed {len(last['found'])} of {len(expected)} models in its time")
         wrong += not _agree(last["found"], expected)
         recipes = Path(home) / "openhpu" / "recipes"
         entries = [path for path in recipes.iterdir() if len(path.name) == 64]
         left = [path for path in recipes.iterdir() if len(path.name) != 64 and path.is_dir()]
-        return seconds, killed, ended, wrong, len(entries), last["loaded"], last["compiled"], len(left)
+        return {
+            "seconds": seconds, "killed": killed, "ended": ended, "wrong": wrong, "recipes": len(entries),
+            "loaded by a new process": last["loaded"], "compiled by it": last["compiled"], "files left": len(left),
+        }  # fmt: skip
 
 
 def _agree(found: Mapping[str, float], expected: Mapping[str, float]) -> bool:
@@ -247,12 +237,10 @@ def _agree(found: Mapping[str, float], expected: Mapping[str, float]) -> bool:
     return all(math.isclose(found[key], expected[key], rel_tol=1e-5, abs_tol=1e-4) for key in found)
 
 
-def _under_fire(
-    seconds: float, start: Callable[[], "subprocess.Popen[str]"], expected: Mapping[str, float]
-) -> tuple[int, int, int]:
+def _under_fire(seconds: float, environment: Mapping[str, str], expected: Mapping[str, float]) -> tuple[int, int, int]:
     """How many were killed, ended by themselves, and were wrong."""
     killed = ended = wrong = 0
-    running = [start() for _ in range(PROCESSES)]
+    running = [_start(environment) for _ in range(PROCESSES)]
     end = time.monotonic() + seconds
     try:
         while time.monotonic() < end:
@@ -261,11 +249,11 @@ def _under_fire(
                 if process.poll() is not None:
                     ended += 1
                     wrong += not _agree(_finish(process)["found"], expected)
-                    running[i] = start()
+                    running[i] = _start(environment)
             victim = random.randrange(PROCESSES)
             running[victim].send_signal(signal.SIGKILL)
             running[victim].communicate()
-            running[victim] = start()
+            running[victim] = _start(environment)
             killed += 1
     finally:
         for process in running:

@@ -6,8 +6,6 @@ sessions: SIGTERM first, SIGKILL two seconds later. The output of a command goes
 it runs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os
@@ -22,7 +20,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
@@ -37,7 +35,7 @@ _TAIL = 20  # lines
 _MOST = 16 << 20  # bytes of output that are kept in memory
 _SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 
-_live: weakref.WeakSet[Child] = weakref.WeakSet()
+_live: "weakref.WeakSet[Child]" = weakref.WeakSet()
 _live_lock = threading.Lock()
 _ending = threading.Event()  # since `stop_all`: nothing more is started
 
@@ -87,23 +85,15 @@ class Ended:
 
 
 def run(
-    argv: Sequence[str | os.PathLike[str]], *, seconds: float, log: Path | None = None,
-    env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None = None,
-    on_line: Callable[[str], object] | None = None, input: str | bytes | None = None, split: bool = False,
-    grace: float = GRACE_S, farewell: float = FAREWELL_S, server: ForkServer | None = None,
+    argv: Sequence[str | os.PathLike[str]], *, seconds: float, on_line: Callable[[str], object] | None = None,
+    **options: Any,
 ) -> Ended:  # fmt: skip
     """Run a command to its end, at most so many seconds. Its exit status is not checked.
 
-    `log` is a file for what it prints (it is emptied first; None: a temporary one). `on_line` gets each line without
-    its end, soon after it is printed. `input` is its stdin, which is empty otherwise. `split` keeps stderr apart.
-    `grace` are the seconds between SIGTERM and SIGKILL, `farewell` those that its own processes have after its end,
-    before they are killed. `server` forks a Python script (commands/fork_server.py). Raises
-    OSError if the command cannot be started. An exception that comes meanwhile, a Ctrl-C above all, stops it first.
+    `on_line` gets each line without its end, soon after it is printed. `options` are Child's. Raises OSError if the
+    command cannot be started. An exception that comes meanwhile, a Ctrl-C above all, stops it first.
     """
-    with start(
-        argv, seconds=seconds, log=log, env=env, cwd=cwd, input=input, split=split, grace=grace, farewell=farewell,
-        server=server,
-    ) as child:  # fmt: skip
+    with Child(argv, seconds=seconds, **options) as child:
         try:
             while child.poll(_FOLLOW_S if on_line else 3600.0) is None:
                 for line in child.lines():
@@ -114,19 +104,6 @@ def run(
                 for line in child.lines(all=True):
                     on_line(line)
         return child.wait()
-
-
-def start(
-    argv: Sequence[str | os.PathLike[str]], *, seconds: float, log: Path | None = None,
-    env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None = None, input: str | bytes | None = None,
-    split: bool = False, talk: bool = False, grace: float = GRACE_S, farewell: float = FAREWELL_S,
-    server: ForkServer | None = None,
-) -> Child:  # fmt: skip
-    """Start a command that runs beside, at most so many seconds. Use with `with`; arguments as of `run`.
-
-    With `talk` its stdin and stdout are pipes to this process, and the log has its stderr.
-    """
-    return Child(argv, seconds, log, env, cwd, input, split, talk, grace, farewell, server)
 
 
 def stop_all() -> None:
@@ -153,12 +130,19 @@ def ending() -> bool:
 
 
 class Child:
-    """A command that runs beside; see `start`. It is stopped when it is left."""
+    """A command that runs beside, at most so many seconds. Use with `with`; it is stopped when it is left.
+
+    `log` is a file for what it prints (it is emptied first; None: a temporary one). `input` is its stdin, which is
+    empty otherwise. `split` keeps stderr apart. With `talk` its stdin and stdout are pipes to this process, and the log
+    has its stderr. `grace` are the seconds between SIGTERM and SIGKILL, `farewell` those that its own processes have
+    after its end, before they are killed. `server` forks a Python script (commands/fork_server.py).
+    """
 
     def __init__(
-        self, argv: Sequence[str | os.PathLike[str]], seconds: float, log: Path | None, env: Mapping[str, str] | None,
-        cwd: str | os.PathLike[str] | None, input: str | bytes | None, split: bool, talk: bool, grace: float,
-        farewell: float, server: ForkServer | None,
+        self, argv: Sequence[str | os.PathLike[str]], *, seconds: float, log: Path | None = None,
+        env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None = None,
+        input: str | bytes | None = None, split: bool = False, talk: bool = False, grace: float = GRACE_S,
+        farewell: float = FAREWELL_S, server: "ForkServer | None" = None,
     ):  # fmt: skip
         if not seconds > 0:
             raise ValueError(f"a child needs a time above 0 s, not {seconds} s: {argv}")
@@ -380,3 +364,6 @@ class Child:
             what = f"has ended with {ended.how}" if ended else "has closed its output, and runs"
         said = "\n".join(self.printed().rstrip().splitlines()[-_TAIL:])
         return f"`{' '.join(self.argv)[:300]}` {what}; it printed:\n{said or '(nothing)'}"
+
+
+start = Child

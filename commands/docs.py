@@ -3,8 +3,6 @@
 Each stands in its page behind a comment with its name, `_BEGIN`, and before `_END`; the rest of the page is a text.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path

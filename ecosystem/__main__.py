@@ -49,13 +49,19 @@ def environment_of(lane: Lane, folder: Path, site: Path | None) -> dict[str, str
     return environment
 
 
+def folder_of(name: str) -> Path:
+    """Where what a lane needs is installed and unpacked."""
+    folder = BUILD / "ecosystem" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 class Tests:
     """The tests of one lane."""
 
     def __init__(self, budget: Budget, name: str, arguments: list[str]) -> None:
         self.budget = budget
-        self.lane, self.folder, self.arguments = LANES[name], BUILD / "ecosystem" / name, arguments
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.lane, self.folder, self.arguments = LANES[name], folder_of(name), arguments
         self.site, self.tests = install(name, self.lane, self.folder)
         if self.lane.listed:
             self.lane = self.lane._replace(runs=listed.runs(self.tests, self.lane.listed, LISTED))
@@ -129,8 +135,7 @@ def run(budget: Budget, name: str, arguments: list[str], only: str = "") -> int:
 
 def times(budget: Budget, name: str, quick: bool) -> int:
     """Measure the lane's steps on both devices, in lazy mode; write them into its page."""
-    lane, folder = LANES[name], BUILD / "ecosystem" / name
-    folder.mkdir(parents=True, exist_ok=True)
+    lane, folder = LANES[name], folder_of(name)
     if not lane.times:
         print(f"the lane {name} has no times; these have: {', '.join(n for n, one in LANES.items() if one.times)}")
         return 2
@@ -187,10 +192,8 @@ def main() -> int:
                         lock(name)
                 return 0
             if options.install:
-                folder = BUILD / "ecosystem" / options.what
-                folder.mkdir(parents=True, exist_ok=True)
                 with budget.doing(options.what, "is installed"):
-                    install(options.what, LANES[options.what], folder)
+                    install(options.what, LANES[options.what], folder_of(options.what))
                 return 0
             if options.times:
                 return times(budget, options.what, options.quick)

@@ -12,7 +12,7 @@ from commands import ROOT, child
 from ecosystem.lanes import LANES, Lane
 
 REQUIREMENTS = ROOT / "ecosystem" / "requirements"
-SHARED = REQUIREMENTS / "shared.txt"  # packages that pip reads, each with the lanes that have it as a comment
+SHARED = REQUIREMENTS / "shared.tsv"  # packages, each with its hash and the lanes that have it
 ENVIRONMENT = ROOT / ".venv"
 TORCHVISION = ENVIRONMENT / "torchvision"  # PyPI's build for CUDA, as `make test` installs it
 # Ours, and what PyTorch's exact version brings: never taken from elsewhere.
@@ -34,9 +34,9 @@ def requirements(name: str) -> str:
 
 
 def _shared() -> dict[str, list[str]]:
-    """Of each package, with its version and its hash, the lanes that have it."""
-    lines = (line.partition("  # ") for line in SHARED.read_text().splitlines())
-    return {package: lanes.split() for package, _, lanes in lines}
+    """Of each package, with its version and its hash as pip reads them, the lanes that have it."""
+    rows = (line.split("\t") for line in SHARED.read_text().splitlines()[1:])
+    return {f"{package} --hash={digest}": lanes.split() for package, digest, lanes in rows}
 
 
 def lock(name: str) -> None:
@@ -65,8 +65,9 @@ def lock(name: str) -> None:
     having = {package: {*lanes} - {name} for package, lanes in _shared().items()}
     for line in lines:
         having.setdefault(line, set()).add(name)
-    rows = (f"{package}  # {' '.join(sorted(having[package]))}\n" for package in sorted(having, key=str.lower))
-    SHARED.write_text("".join(row for row in rows if not row.endswith("# \n")))
+    used = sorted((package for package, lanes in having.items() if lanes), key=str.lower)
+    rows = ("\t".join((*package.split(" --hash="), " ".join(sorted(having[package])))) for package in used)
+    SHARED.write_text("\n".join(("package\thash\tlanes", *rows)) + "\n")
 
 
 def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:

@@ -8,15 +8,12 @@ Each trains in a process of its own. They take turns, a stretch of steps each, s
 all of them alike. Recurring graphs are compiled before the clock starts. Exits with 1 if a model did not learn.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform
 import statistics
 import sys
 import textwrap
-from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -130,14 +127,13 @@ def run(
     return quality["hpu, lazy"], baseline, text
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main() -> int:
     """Run both; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=12, help="epochs on the digits")
     parser.add_argument("--stretches", type=int, default=8, help="turns of each GPT")
     parser.add_argument("--steps", type=int, default=50, help="steps of a GPT in one turn")
-    args = parser.parse_args(argv)
-
+    args = parser.parse_args()
     introduce(args)
     with Budget("make demo", MINUTES) as budget:
         try:

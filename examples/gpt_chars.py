@@ -160,8 +160,8 @@ class Trainer:
         return self.text.decode(numbers[0, context:].tolist())
 
 
-def main(argv: Sequence[str] | None = None) -> dict[str, float]:
-    """Train and validate. Returns the losses and the median of the seconds per step."""
+def main() -> None:
+    """Train and validate."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="hpu")
     parser.add_argument("--steps", type=int, default=600)
@@ -169,14 +169,13 @@ def main(argv: Sequence[str] | None = None) -> dict[str, float]:
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--fused", action="store_true", help="fused AdamW on every device; on hpu it is the default")
-    args = parser.parse_args(argv)
+    args = parser.parse_args()
 
     trainer = Trainer(args.device, args.batch_size, args.lr, args.seed, args.fused)
-    loss, times, stretch = float("nan"), [], 50
+    loss, stretch = float("nan"), 50
     with tqdm(total=args.steps, desc=f"GPT on {args.device}", unit="step", mininterval=1) as bar:
         for done in range(0, args.steps, stretch):
-            loss, seconds = trainer.train(min(stretch, args.steps - done), bar)
-            times.append(seconds)
+            loss, _ = trainer.train(min(stretch, args.steps - done), bar)
             bar.set_postfix(loss=f"{loss:.3f}")
     validation = trainer.validation_loss()
     print(
@@ -184,7 +183,6 @@ def main(argv: Sequence[str] | None = None) -> dict[str, float]:
         f"(perplexity {math.exp(validation):.1f}; by frequency alone {trainer.text.frequency_loss():.3f})"
     )
     print(f"it writes: {trainer.write()!r}")
-    return {"loss": loss, "validation_loss": validation, "seconds_per_step": sorted(times)[len(times) // 2]}
 
 
 if __name__ == "__main__":

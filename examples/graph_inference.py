@@ -6,8 +6,6 @@ python -m examples.graph_inference --manual   captured and replayed by hand
 Exits with 1 if the two disagree.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

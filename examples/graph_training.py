@@ -7,8 +7,6 @@ python -m examples.graph_training --compile  forward and backward by torch.compi
 Exits with 1 if the model did not learn.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
@@ -29,19 +27,11 @@ Step = Callable[[Tensor, Tensor], Tensor]
 
 def whole_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor) -> Step:
     """A step on batches like the given one, as one graph."""
-
-    def step() -> Tensor:
-        optimizer.zero_grad(set_to_none=True)
-        loss = F.cross_entropy(model(static_images), static_labels)
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    static_images, static_labels = images.clone(), labels.clone()
-    step()  # makes the optimizer's state, which the graph then updates in place
+    step, static_images, static_labels = usual(model, optimizer), images.clone(), labels.clone()
+    step(static_images, static_labels)  # makes the optimizer's state, which the graph then updates in place
     graph = ht.hpu.HPUGraph()
     with ht.hpu.graph(graph):
-        static_loss = step()
+        static_loss = step(static_images, static_labels)
 
     def replay(images: Tensor, labels: Tensor) -> Tensor:
         static_images.copy_(images)

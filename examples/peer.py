@@ -3,8 +3,6 @@
 `python -m examples.peer MODEL DEVICE FUSED COMPILED` answers questions, a line of JSON each, until its input ends.
 """
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -54,7 +52,6 @@ def _answers(model: str, device: str, fused: bool, compiled: bool) -> Any:
             "fallbacks": events.fallback_ops(),
             "recipes": len(openhpu.recipes()),
             "peak": hpu.max_memory_allocated() if on_hpu else 0,
-            "threads": torch.get_num_threads(),
             "graphs": torch._dynamo.utils.counters["stats"]["unique_graphs"] if compiled else 0,
         }
 

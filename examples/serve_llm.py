@@ -15,8 +15,6 @@ Nothing is downloaded: weights are random, and a byte-level BPE of 512 tokens is
 have to be installed (docs/serving.md). Exits with 1 if a token is not what transformers gives on the CPU.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -5,8 +5,6 @@ in build/aarch64, and each row that has passed as long as the wheel and the test
 its 120 minutes. `python -m release.aarch64 lazy graph` runs some rows anew.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

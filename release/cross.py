@@ -74,10 +74,8 @@ def _at_once(folder: Path, fill: Callable[[Path], object]) -> None:
 
 
 def _bring(folder: Path, budget: Budget, *arguments: str) -> None:
-    def install(new: Path) -> None:
-        checked("PyTorch for Arm", index(new, *arguments), budget.seconds(1800), FOLDER / "pip.txt")
-
-    _at_once(folder, install)
+    log = FOLDER / "pip.txt"
+    _at_once(folder, lambda new: checked("PyTorch for Arm", index(new, *arguments), budget.seconds(1800), log))
 
 
 def headers(version: str, budget: Budget) -> Path:

@@ -6,12 +6,11 @@ the sources stay the same. `python -m release.versions 2.15.0` runs one version.
 
 import argparse
 import re
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
-from commands import child
+from commands import checkout, child
 from commands.budget import Budget
 from commands.kept import Kept, fingerprint
 from release import ROOT, environments
@@ -110,11 +109,8 @@ def said(found: dict[str, Any] | None) -> str:
 def page() -> str:
     """The results of every version that was run with the sources as they are."""
     every = {version: kept(version).results for version in VERSIONS}
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, timeout=30
-    )
     lines = [
-        f"Of commit {commit.stdout.strip()}:",
+        f"Of commit {checkout.commit()}:",
         "",
         "| | " + " | ".join(f"PyTorch {version.torch}, Python {version.python}" for version in VERSIONS) + " |",
         "| --- " * (len(every) + 1) + "|",

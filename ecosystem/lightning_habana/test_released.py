@@ -53,6 +53,50 @@ DEVICE = "cpu"
 on_cpu = torch.stack(trained(accelerator="cpu")[1].losses)
 DEVICE = "hpu"
 """
+PROGRAMS = {
+    "one device": """
+for arguments in ({"strategy": SingleHPUStrategy()}, {}):
+    trainer, model = trained(accelerator=HPUAccelerator(), devices=1, **arguments)
+    assert type(trainer.strategy).__name__ == "SingleHPUStrategy"
+    torch.testing.assert_close(torch.stack(model.losses).cpu(), on_cpu)
+trainer.validate(model), trainer.test(model), trainer.predict(model)
+""",
+    "by name": """
+trainer, model = trained(accelerator="hpu", devices=1)
+torch.testing.assert_close(torch.stack(model.losses).cpu(), on_cpu)
+assert type(trainer.strategy).__module__.startswith("lightning_habana")
+""",
+    "bfloat16": """
+plugin = HPUPrecisionPlugin(precision="bf16-mixed")
+trainer, model = trained(accelerator=HPUAccelerator(), devices=1, plugins=[plugin])
+losses = torch.stack(model.losses).cpu()
+assert losses.dtype == torch.bfloat16 or not torch.equal(losses, on_cpu)
+torch.testing.assert_close(losses.float(), on_cpu, rtol=2e-2, atol=2e-2)
+""",
+    "checkpoints": """
+trainer, model = trained(accelerator=HPUAccelerator(), devices=1, plugins=[HPUCheckpointIO()])
+trainer.save_checkpoint("saved.ckpt")
+weights = torch.load("saved.ckpt", weights_only=False)["state_dict"]
+assert all(value.device.type == "cpu" for value in weights.values())
+again = Model()
+Trainer(
+    accelerator=HPUAccelerator(), devices=1, max_steps=8, logger=False, enable_progress_bar=False,
+    enable_checkpointing=False,
+).fit(again, ckpt_path="saved.ckpt")
+assert len(again.losses) == 2
+""",
+    "graphs": """
+import habana_frameworks.torch.core as htcore
+class Captured(Model):
+    def configure_model(self):
+        pass
+    def on_fit_start(self):
+        self.layer = htcore.hpu.ModuleCacher(max_graphs=10)(model=self.layer, inplace=True)
+Model = Captured
+trainer, model = trained(accelerator=HPUAccelerator(), devices=1)
+torch.testing.assert_close(torch.stack(model.losses).cpu(), on_cpu)
+""",
+}
 
 
 def run(tmp_path, program, launcher=(), first="", **more):
@@ -67,59 +111,9 @@ def run(tmp_path, program, launcher=(), first="", **more):
     assert done.code == 0, f"{done.how}\n{done.output[-6000:]}"
 
 
-def test_one_device(tmp_path):
-    run(
-        tmp_path,
-        """
-for arguments in ({"strategy": SingleHPUStrategy()}, {}):
-    trainer, model = trained(accelerator=HPUAccelerator(), devices=1, **arguments)
-    assert type(trainer.strategy).__name__ == "SingleHPUStrategy"
-    torch.testing.assert_close(torch.stack(model.losses).cpu(), on_cpu)
-trainer.validate(model), trainer.test(model), trainer.predict(model)
-""",
-    )
-
-
-def test_by_name(tmp_path):
-    run(
-        tmp_path,
-        """
-trainer, model = trained(accelerator="hpu", devices=1)
-torch.testing.assert_close(torch.stack(model.losses).cpu(), on_cpu)
-assert type(trainer.strategy).__module__.startswith("lightning_habana")
-""",
-    )
-
-
-def test_bfloat16(tmp_path):
-    run(
-        tmp_path,
-        """
-plugin = HPUPrecisionPlugin(precision="bf16-mixed")
-trainer, model = trained(accelerator=HPUAccelerator(), devices=1, plugins=[plugin])
-losses = torch.stack(model.losses).cpu()
-assert losses.dtype == torch.bfloat16 or not torch.equal(losses, on_cpu)
-torch.testing.assert_close(losses.float(), on_cpu, rtol=2e-2, atol=2e-2)
-""",
-    )
-
-
-def test_checkpoints(tmp_path):
-    run(
-        tmp_path,
-        """
-trainer, model = trained(accelerator=HPUAccelerator(), devices=1, plugins=[HPUCheckpointIO()])
-trainer.save_checkpoint("saved.ckpt")
-weights = torch.load("saved.ckpt", weights_only=False)["state_dict"]
-assert all(value.device.type == "cpu" for value in weights.values())
-again = Model()
-Trainer(
-    accelerator=HPUAccelerator(), devices=1, max_steps=8, logger=False, enable_progress_bar=False,
-    enable_checkpointing=False,
-).fit(again, ckpt_path="saved.ckpt")
-assert len(again.losses) == 2
-""",
-    )
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_process(tmp_path, name):
+    run(tmp_path, PROGRAMS[name])
 
 
 @pytest.mark.parametrize("strategy", ["HPUDDPStrategy()", "HPUParallelStrategy()", "HPUFSDPStrategy()"])
@@ -133,23 +127,6 @@ if type(strategy) is HPUDDPStrategy:
     torch.distributed.all_gather(weights, model.layer.weight.detach().to("hpu"))
     assert torch.equal(*weights)
 """, launcher=("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"))  # fmt: skip
-
-
-def test_graphs(tmp_path):
-    run(
-        tmp_path,
-        """
-import habana_frameworks.torch.core as htcore
-class Captured(Model):
-    def configure_model(self):
-        pass
-    def on_fit_start(self):
-        self.layer = htcore.hpu.ModuleCacher(max_graphs=10)(model=self.layer, inplace=True)
-Model = Captured
-trainer, model = trained(accelerator=HPUAccelerator(), devices=1)
-torch.testing.assert_close(torch.stack(model.losses).cpu(), on_cpu)
-""",
-    )
 
 
 @pytest.mark.skipif(vision.folder() is None, reason=vision.MISSING)

@@ -3,11 +3,7 @@
 import pytest
 
 from ecosystem.both import on_both
-
-CASES = (
-    "ranking", "cached ranking", "triplets", "cosine", "cosent", "batch triplets", "matryoshka", "cross encoder",
-    "sparse encoder",
-)  # fmt: skip
+from ecosystem.sentence_transformers.train import CASES
 
 
 @pytest.fixture(scope="module")

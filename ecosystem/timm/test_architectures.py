@@ -1,15 +1,30 @@
 """Each architecture forward and backward against the CPU."""
 
 import pytest
+import timm
 import torch
 from torch.testing import assert_close
 
-from ecosystem.timm.architectures import ARCHITECTURES
-from ecosystem.timm.support import batch, make
+from ecosystem.timm.architectures import ARCHITECTURES, CONVOLUTIONAL, SMALL_IMAGE
+
+CLASSES = 10
 
 every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
 # Float32's rounding over a hundred layers.
 CLOSE = {"rtol": 1e-3, "atol": 1e-4}
+
+
+def make(name):
+    """The model on the CPU, with random weights, the same each time."""
+    torch.manual_seed(0)
+    return timm.create_model(name, pretrained=False, num_classes=CLASSES)
+
+
+def batch(name, rows=2):
+    """Images and their classes, on the CPU, the same each time."""
+    torch.manual_seed(1)
+    size = SMALL_IMAGE if name in CONVOLUTIONAL else timm.get_pretrained_cfg(name).input_size[-1]
+    return torch.randn(rows, 3, size, size), torch.randint(CLASSES, (rows,))
 
 
 @every_architecture

@@ -81,91 +81,58 @@ def probabilities() -> Arguments:
     return torch.randn(2, 6, 10), torch.randint(10, (2, 6))
 
 
-# Class, constructor's arguments, inputs.
 _OF_CLASSES = (
     "Accuracy", "Precision", "Recall", "F1Score", "Specificity", "StatScores", "AUROC", "AveragePrecision",
     "ConfusionMatrix", "JaccardIndex", "MatthewsCorrCoef", "HammingDistance", "ROC", "PrecisionRecallCurve",
 )  # fmt: skip
-METRICS: dict[str, tuple[str, dict[str, Any], Callable[[], Arguments]]] = {
-    **{f"{name}, binary": (name, {"task": "binary"}, binary) for name in _OF_CLASSES},
-    **{f"{name}, classes": (name, {"task": "multiclass", "num_classes": CLASSES}, multiclass) for name in _OF_CLASSES},
-    **{f"{name}, labels": (name, {"task": "multilabel", "num_labels": LABELS}, multilabel) for name in _OF_CLASSES},
-    "AUROC, thresholds": ("AUROC", {"task": "binary", "thresholds": 10}, binary),
-    "CalibrationError": ("CalibrationError", {"task": "binary"}, binary),
-    "CohenKappa": ("CohenKappa", {"task": "multiclass", "num_classes": CLASSES}, multiclass),
-    "HingeLoss": ("HingeLoss", {"task": "multiclass", "num_classes": CLASSES}, multiclass),
-    "ExactMatch": ("ExactMatch", {"task": "multilabel", "num_labels": LABELS}, multilabel),
-    **{
-        name: (name, {}, numbers)
-        for name in (
-            "MeanSquaredError", "MeanAbsoluteError", "MeanAbsolutePercentageError", "MeanSquaredLogError",
-            "SymmetricMeanAbsolutePercentageError", "WeightedMeanAbsolutePercentageError", "R2Score", "PearsonCorrCoef",
-            "SpearmanCorrCoef", "KendallRankCorrCoef", "ConcordanceCorrCoef", "ExplainedVariance", "LogCoshError",
-            "TweedieDevianceScore", "RelativeSquaredError",
-        )
-    },
-    "CosineSimilarity": ("CosineSimilarity", {"reduction": "mean"}, vectors),
-    "KLDivergence": ("KLDivergence", {}, distributions),
-    **{name: (name, {}, one_number) for name in ("MeanMetric", "SumMetric", "MaxMetric", "MinMetric", "CatMetric")},
-    "RunningMean": ("RunningMean", {"window": 2}, lambda: (torch.randn(()),)),
-    **{
-        f"image.{name}": (f"image.{name}", given, pictures)
-        for name, given in (
-            ("PeakSignalNoiseRatio", {"data_range": 1.0}), ("StructuralSimilarityIndexMeasure", {"data_range": 1.0}),
-            ("MultiScaleStructuralSimilarityIndexMeasure", {"data_range": 1.0, "kernel_size": 3, "betas": (0.5, 0.5)}),
-            ("UniversalImageQualityIndex", {}), ("ErrorRelativeGlobalDimensionlessSynthesis", {}),
-            ("SpectralAngleMapper", {}), ("SpectralDistortionIndex", {}),
-            ("RootMeanSquaredErrorUsingSlidingWindow", {}),
-            ("RelativeAverageSpectralError", {}), ("SpatialCorrelationCoefficient", {}),
-            ("VisualInformationFidelity", {}),
-        )
-    },
-    "image.TotalVariation": ("image.TotalVariation", {}, lambda: pictures()[:1]),
-    **{
-        f"audio.{name}": (f"audio.{name}", {}, sounds)
-        for name in (
-            "SignalNoiseRatio", "ScaleInvariantSignalNoiseRatio", "ScaleInvariantSignalDistortionRatio",
-            "SignalDistortionRatio",
-        )
-    },
-    **{
-        f"clustering.{name}": (f"clustering.{name}", {}, clusters)
-        for name in (
-            "AdjustedRandScore", "AdjustedMutualInfoScore", "CompletenessScore", "FowlkesMallowsIndex",
-            "HomogeneityScore", "MutualInfoScore", "NormalizedMutualInfoScore", "RandScore", "VMeasureScore",
-        )
-    },
-    **{
-        f"clustering.{name}": (f"clustering.{name}", {}, grouped)
-        for name in ("CalinskiHarabaszScore", "DaviesBouldinScore", "DunnIndex")
-    },
-    **{
-        f"retrieval.{name}": (f"retrieval.{name}", {}, ranked)
-        for name in (
-            "RetrievalMAP", "RetrievalMRR", "RetrievalPrecision", "RetrievalRecall", "RetrievalFallOut",
-            "RetrievalHitRate", "RetrievalNormalizedDCG", "RetrievalRPrecision", "RetrievalAUROC",
-        )
-    },
-    **{
-        f"nominal.{name}": (f"nominal.{name}", {"num_classes": 3}, clusters)
-        for name in ("CramersV", "PearsonsContingencyCoefficient", "TheilsU", "TschuprowsT")
-    },
-    "segmentation.MeanIoU": ("segmentation.MeanIoU", {"num_classes": CLASSES}, segments),
-    "segmentation.GeneralizedDiceScore": ("segmentation.GeneralizedDiceScore", {"num_classes": CLASSES}, segments),
-    "segmentation.DiceScore": ("segmentation.DiceScore", {"num_classes": CLASSES}, segments),
-    "text.Perplexity": ("text.Perplexity", {}, probabilities),
-    **{
-        f"text.{name}": (f"text.{name}", {}, words)
-        for name in (
-            "WordErrorRate", "CharErrorRate", "MatchErrorRate", "WordInfoLost", "WordInfoPreserved", "EditDistance",
-        )
-    },
-    "text.BLEUScore": ("text.BLEUScore", {"n_gram": 2}, lambda: (words()[0], [[text] for text in words()[1]])),
-    **{
-        f"detection.{name}": (f"detection.{name}", {}, boxes)
-        for name in (
-            "IntersectionOverUnion", "GeneralizedIntersectionOverUnion", "DistanceIntersectionOverUnion",
-            "CompleteIntersectionOverUnion",
-        )
-    },
-}  # fmt: skip
+_BINARY, _CLASSES = {"task": "binary"}, {"task": "multiclass", "num_classes": CLASSES}
+_LABELS = {"task": "multilabel", "num_labels": LABELS}
+# Module, classes, what is added to their names, constructor's arguments, inputs.
+_ROWS: tuple[tuple[str, tuple[str, ...], str, dict[str, Any], Callable[[], Arguments]], ...] = (
+    ("", _OF_CLASSES, ", binary", _BINARY, binary),
+    ("", _OF_CLASSES, ", classes", _CLASSES, multiclass),
+    ("", _OF_CLASSES, ", labels", _LABELS, multilabel),
+    ("", ("AUROC",), ", thresholds", _BINARY | {"thresholds": 10}, binary),
+    ("", ("CalibrationError",), "", _BINARY, binary),
+    ("", ("CohenKappa", "HingeLoss"), "", _CLASSES, multiclass),
+    ("", ("ExactMatch",), "", _LABELS, multilabel),
+    ("", ("MeanSquaredError", "MeanAbsoluteError", "MeanAbsolutePercentageError", "MeanSquaredLogError",
+          "SymmetricMeanAbsolutePercentageError", "WeightedMeanAbsolutePercentageError", "R2Score", "PearsonCorrCoef",
+          "SpearmanCorrCoef", "KendallRankCorrCoef", "ConcordanceCorrCoef", "ExplainedVariance", "LogCoshError",
+          "TweedieDevianceScore", "RelativeSquaredError"), "", {}, numbers),
+    ("", ("CosineSimilarity",), "", {"reduction": "mean"}, vectors),
+    ("", ("KLDivergence",), "", {}, distributions),
+    ("", ("MeanMetric", "SumMetric", "MaxMetric", "MinMetric", "CatMetric"), "", {}, one_number),
+    ("", ("RunningMean",), "", {"window": 2}, lambda: (torch.randn(()),)),
+    ("image.", ("PeakSignalNoiseRatio", "StructuralSimilarityIndexMeasure"), "", {"data_range": 1.0}, pictures),
+    ("image.", ("MultiScaleStructuralSimilarityIndexMeasure",), "",
+     {"data_range": 1.0, "kernel_size": 3, "betas": (0.5, 0.5)}, pictures),
+    ("image.", ("UniversalImageQualityIndex", "ErrorRelativeGlobalDimensionlessSynthesis", "SpectralAngleMapper",
+                "SpectralDistortionIndex", "RootMeanSquaredErrorUsingSlidingWindow", "RelativeAverageSpectralError",
+                "SpatialCorrelationCoefficient", "VisualInformationFidelity"), "", {}, pictures),
+    ("image.", ("TotalVariation",), "", {}, lambda: pictures()[:1]),
+    ("audio.", ("SignalNoiseRatio", "ScaleInvariantSignalNoiseRatio", "ScaleInvariantSignalDistortionRatio",
+                "SignalDistortionRatio"), "", {}, sounds),
+    ("clustering.", ("AdjustedRandScore", "AdjustedMutualInfoScore", "CompletenessScore", "FowlkesMallowsIndex",
+                     "HomogeneityScore", "MutualInfoScore", "NormalizedMutualInfoScore", "RandScore",
+                     "VMeasureScore"), "", {}, clusters),
+    ("clustering.", ("CalinskiHarabaszScore", "DaviesBouldinScore", "DunnIndex"), "", {}, grouped),
+    ("retrieval.", ("RetrievalMAP", "RetrievalMRR", "RetrievalPrecision", "RetrievalRecall", "RetrievalFallOut",
+                    "RetrievalHitRate", "RetrievalNormalizedDCG", "RetrievalRPrecision", "RetrievalAUROC"), "", {},
+     ranked),
+    ("nominal.", ("CramersV", "PearsonsContingencyCoefficient", "TheilsU", "TschuprowsT"), "", {"num_classes": 3},
+     clusters),
+    ("segmentation.", ("MeanIoU", "GeneralizedDiceScore", "DiceScore"), "", {"num_classes": CLASSES}, segments),
+    ("text.", ("Perplexity",), "", {}, probabilities),
+    ("text.", ("WordErrorRate", "CharErrorRate", "MatchErrorRate", "WordInfoLost", "WordInfoPreserved",
+               "EditDistance"), "", {}, words),
+    ("text.", ("BLEUScore",), "", {"n_gram": 2}, lambda: (words()[0], [[text] for text in words()[1]])),
+    ("detection.", ("IntersectionOverUnion", "GeneralizedIntersectionOverUnion", "DistanceIntersectionOverUnion",
+                    "CompleteIntersectionOverUnion"), "", {}, boxes),
+)  # fmt: skip
+# Of each: class, constructor's arguments, inputs.
+METRICS = {
+    f"{module}{name}{more}": (f"{module}{name}", options, inputs)
+    for module, names, more, options, inputs in _ROWS
+    for name in names
+}

@@ -5,6 +5,7 @@ import pytest
 import torch
 import transformers
 from PIL import Image
+from torch.utils._pytree import tree_flatten
 from transformers import pipeline
 
 from ecosystem.transformers.models import MODELS
@@ -41,30 +42,13 @@ def image_processor(kind="ViTImageProcessor"):
     return getattr(transformers, kind)(size=size, crop_size=size)
 
 
-def listed(value):
-    """Results as lists, numbers and words."""
-    if isinstance(value, torch.Tensor | np.ndarray):
-        return np.asarray(value).tolist()
-    if isinstance(value, Image.Image):
-        return np.asarray(value).tolist()
-    if isinstance(value, dict):
-        return {name: listed(each) for name, each in value.items()}
-    return [listed(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def assert_near(found, expected):
-    if isinstance(expected, dict):
-        assert found.keys() == expected.keys()
-        for name in expected:
-            assert_near(found[name], expected[name])
-    elif isinstance(expected, list):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            assert_near(one, other)
-    elif isinstance(expected, float):
-        assert found == pytest.approx(expected, rel=1e-3, abs=1e-4)
-    else:
-        assert found == expected
+def flat(results):
+    """How results are nested, and their words and numbers."""
+    leaves, form = tree_flatten(results)
+    arrays = [isinstance(leaf, torch.Tensor | np.ndarray | Image.Image) for leaf in leaves]
+    lists = [np.asarray(leaf).ravel().tolist() if array else [leaf] for leaf, array in zip(leaves, arrays, strict=True)]
+    numbers = [each for leaf in lists for each in leaf if isinstance(each, float)]
+    return (form, [[each for each in leaf if not isinstance(each, float)] for leaf in lists]), numbers
 
 
 def words():
@@ -125,6 +109,8 @@ def test_pipeline(name):
     for device in ("cpu", "hpu"):
         made = pipeline(name.split(",")[0], model=make_model(), device=device, **parts())
         assert made.device.type == device
-        results[device] = listed(made(given() if callable(given) else given, **options))
+        results[device] = made(given() if callable(given) else given, **options)
     assert results["cpu"]
-    assert_near(results["hpu"], results["cpu"])
+    (found, numbers), (expected, cpu_numbers) = (flat(results[device]) for device in ("hpu", "cpu"))
+    assert found == expected
+    assert numbers == pytest.approx(cpu_numbers, rel=1e-3, abs=1e-4)

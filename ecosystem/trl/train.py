@@ -34,13 +34,10 @@ def options(name, **changes):
     return both.options(FOLDER / name, DEVICE, STEPS, bf16=False, **changes)
 
 
-def texts():
-    return datasets.Dataset.from_dict({"text": [f"the cat sat on w{n} . the dog ran on w{n + 1}" for n in range(20)]})
-
-
-def preferences():
-    rows = [{"prompt": f"w{n} is", "chosen": f" good w{n}", "rejected": f" bad w{n + 1} ."} for n in range(20)]
-    return datasets.Dataset.from_list(rows)
+TEXTS = [{"text": f"the cat sat on w{n} . the dog ran on w{n + 1}"} for n in range(20)]
+PREFERENCES = [{"prompt": f"w{n} is", "chosen": f" good w{n}", "rejected": f" bad w{n + 1} ."} for n in range(20)]
+JUDGED = [{"prompt": f"w{n} is", "completion": f" w{n + 1} .", "label": n % 2 == 0} for n in range(20)]
+PROMPTS = [{"prompt": f"which colour is w{n}"} for n in range(16)]
 
 
 def history(trainer, *names):
@@ -50,7 +47,8 @@ def history(trainer, *names):
     return {name: logged(trainer, name) for name in names}
 
 
-def sft(name, data, lora=False, **changes):
+def sft(name, lora=False, **changes):
+    data = datasets.Dataset.from_list(TEXTS)
     config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM") if lora else None
     trainer = trl.SFTTrainer(
         model(), trl.SFTConfig(**options(name, max_length=32, **changes)), train_dataset=data, eval_dataset=data,
@@ -60,66 +58,49 @@ def sft(name, data, lora=False, **changes):
     return history(trainer, "loss", "grad_norm", "mean_token_accuracy") | {"eval": trainer.evaluate()["eval_loss"]}
 
 
-def trained(name, kind, data, *names, made=None):
-    """By a trainer of this kind, which learns what is better."""
+def by(kind, made, rows, given, **more):
+    """A trainer of this kind, which has trained."""
     trainer = getattr(trl, f"{kind}Trainer")(
-        made or model(), args=getattr(trl, f"{kind}Config")(**options(name, max_length=32)),
-        train_dataset=data, processing_class=tokenizer(wrapped=False),
+        made, args=getattr(trl, f"{kind}Config")(**given), train_dataset=datasets.Dataset.from_list(rows),
+        processing_class=tokenizer(wrapped=False), **more,
     )  # fmt: skip
     trainer.train()
+    return trainer
+
+
+def compared(name, kind, rows, *names, made=None):
+    """By a trainer that learns what is better."""
+    trainer = by(kind, made or model(), rows, options(name, max_length=32))
     return history(trainer, "loss", "grad_norm", *names)
 
 
-def dpo(name):
-    return trained(name, "DPO", preferences(), "rewards/margins", "logps/chosen")
-
-
-def reward(name):
-    made = model(transformers.LlamaForSequenceClassification, num_labels=1)
-    return trained(name, "Reward", preferences(), made=made)
-
-
-def kto(name):
-    rows = [{"prompt": f"w{n} is", "completion": f" w{n + 1} .", "label": n % 2 == 0} for n in range(20)]
-    return trained(name, "KTO", datasets.Dataset.from_list(rows))
-
-
-def words_that_are_blue(completions, **_):
-    """A reward that sampling can raise: the share of one word."""
-    return [text.split().count("blue") / 8 for text in completions]
-
-
-def sampled(name, trainer_class, config_class, **changes):
+def sampled(name, kind):
     """Learning from one's own samples: the devices draw other ones, so that only what must hold is compared."""
-    prompts = datasets.Dataset.from_list([{"prompt": f"which colour is w{n}"} for n in range(16)])
     seen = []
 
-    def reward(completions, **rest):
+    def reward(completions, **_):
+        """One that sampling can raise: the share of one word."""
         seen.append(completions)
-        return words_that_are_blue(completions, **rest)
+        return [text.split().count("blue") / 8 for text in completions]
 
-    trainer = trainer_class(
-        model(), reward_funcs=reward, train_dataset=prompts, processing_class=tokenizer(wrapped=False),
-        args=config_class(
-            **options(name, per_device_train_batch_size=8), num_generations=4, max_completion_length=8, beta=0.05,
-            **changes,
-        ),
-    )  # fmt: skip
-    trainer.train()
+    given = options(name, per_device_train_batch_size=8, num_generations=4, max_completion_length=8, beta=0.05)
+    trainer = by(kind, model(), PROMPTS, given, reward_funcs=reward)
     return history(trainer, "loss", "reward", "kl", "completions/mean_length") | {"samples": seen}
 
 
 CASES = {
-    "sft": lambda name: sft(name, texts()),
-    "sft, lora": lambda name: sft(name, texts(), lora=True),
-    "sft, checkpointing": lambda name: sft(name, texts(), gradient_checkpointing=True),
-    "sft, offloading": lambda name: sft(name, texts(), activation_offloading=True, gradient_checkpointing=False),
-    "dpo": dpo,
-    "reward": reward,
-    "kto": kto,
-    "grpo": lambda name: sampled(name, trl.GRPOTrainer, trl.GRPOConfig),
-    "grpo, again": lambda name: sampled(name, trl.GRPOTrainer, trl.GRPOConfig),
-    "rloo": lambda name: sampled(name, trl.RLOOTrainer, trl.RLOOConfig),
+    "sft": sft,
+    "sft, lora": lambda name: sft(name, lora=True),
+    "sft, checkpointing": lambda name: sft(name, gradient_checkpointing=True),
+    "sft, offloading": lambda name: sft(name, activation_offloading=True, gradient_checkpointing=False),
+    "dpo": lambda name: compared(name, "DPO", PREFERENCES, "rewards/margins", "logps/chosen"),
+    "reward": lambda name: compared(
+        name, "Reward", PREFERENCES, made=model(transformers.LlamaForSequenceClassification, num_labels=1)
+    ),
+    "kto": lambda name: compared(name, "KTO", JUDGED),
+    "grpo": lambda name: sampled(name, "GRPO"),
+    "grpo, again": lambda name: sampled(name, "GRPO"),
+    "rloo": lambda name: sampled(name, "RLOO"),
 }
 ACCELERATORS = ("sft, offloading", "grpo, again")  # not on the CPU
 

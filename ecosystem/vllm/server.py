@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from commands import ROOT, child
+from commands import ROOT, child, supervisor
 
 VLLM = [sys.executable, "-m", "vllm.entrypoints.cli.main"]
 START_S = 400.0
@@ -95,14 +95,9 @@ def serving(folder: Path, *options: str, seconds: float, report: bool = False, *
 
 
 def children(pid: int) -> dict[int, str]:
-    """The processes that descend from `pid`, with their command lines."""
-    parents, lines = {}, {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                lines[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    """The processes that descend from `pid`, with the beginnings of their command lines."""
+    parents = {one: parent for one, (parent, _) in supervisor.processes().items()}
     found: dict[int, str] = {}
     while more := {one for one, of in parents.items() if (of == pid or of in found) and one not in found}:
-        found |= {one: lines.get(one, "") for one in more}
+        found |= {one: supervisor.name_of(one) for one in more}
     return found

@@ -8,8 +8,6 @@ python examples/lightning/digits.py --profiler hpu            traces in lightnin
 Exits with 1 if the model did not learn.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

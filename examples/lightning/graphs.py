@@ -6,8 +6,6 @@ python examples/lightning/graphs.py cacher      one of: step, callables, cacher,
 Exits with 1 if a model did not learn.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable, Sequence
@@ -41,20 +39,17 @@ class CapturedStep(Classifier):
         """The first step runs as it is and makes the optimizer's state; the second is captured."""
         self.static_images.copy_(batch[0])
         self.static_labels.copy_(batch[1])
-        if self.global_step == 0 or self.graph is not None:
-            loss = self.replay() if self.graph is not None else self.step()
+        if self.global_step == 0:
+            loss = self.step()
         else:
-            self.graph = htcore.hpu.HPUGraph()
-            with htcore.hpu.graph(self.graph):
-                self.static_loss = self.step()
-            loss = self.replay()
+            if self.graph is None:
+                self.graph = htcore.hpu.HPUGraph()
+                with htcore.hpu.graph(self.graph):
+                    self.static_loss = self.step()
+            self.graph.replay()
+            loss = self.static_loss
         self.log("train_loss", loss)
         return loss
-
-    def replay(self) -> torch.Tensor:
-        """One more step."""
-        self.graph.replay()
-        return self.static_loss
 
     def step(self) -> torch.Tensor:
         """A step on the static tensors."""
@@ -83,11 +78,6 @@ class ControlFlow(Classifier):
         return logits  # type: ignore[no-any-return]
 
 
-def step() -> LightningModule:
-    """A whole captured step."""
-    return CapturedStep()
-
-
 def callables() -> LightningModule:
     """make_graphed_callables: the layers as a callable with a graph for forward and one for backward."""
     model = Classifier().to("hpu")
@@ -102,27 +92,17 @@ def cacher() -> LightningModule:
     return model
 
 
-def control_flow() -> LightningModule:
-    """Two graphs with Python between them."""
-    return ControlFlow()
-
-
 def compiled() -> LightningModule:
     """torch.compile, whose graphs are captured too."""
     return torch.compile(Classifier(), backend="hpu_backend")  # type: ignore[return-value]
 
 
-def wrapped() -> LightningModule:
-    """wrap_in_hpu_graph is for inference: trained as usual, tested as a graph."""
-    return Classifier()
-
-
 WAYS: dict[str, Callable[[], LightningModule]] = {
-    "step": step,
+    "step": CapturedStep,
     "callables": callables,
     "cacher": cacher,
-    "wrapped": wrapped,
-    "control-flow": control_flow,
+    "wrapped": Classifier,  # wrap_in_hpu_graph is for inference: trained as usual, tested as a graph
+    "control-flow": ControlFlow,
     "compile": compiled,
 }
 

@@ -1,7 +1,5 @@
 """The model and the data of these examples: scikit-learn's handwritten digits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

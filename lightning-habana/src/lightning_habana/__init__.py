@@ -1,7 +1,5 @@
 """HPU support for Lightning: `import lightning_habana`, and Trainer and Fabric know "hpu"."""
 
-from __future__ import annotations
-
 from lightning_habana import registration
 from lightning_habana.__about__ import __version__
 from lightning_habana.pytorch import (

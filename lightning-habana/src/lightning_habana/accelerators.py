@@ -1,7 +1,5 @@
 """The common part of Trainer's and Fabric's accelerators. Both are named "hpu"."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

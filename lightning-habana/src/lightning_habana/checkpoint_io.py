@@ -1,7 +1,5 @@
 """Checkpoints as files that load on any device, for Trainer and Fabric."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -19,7 +17,7 @@ class HPUCheckpointIO(roots.fabric("plugins").TorchCheckpointIO):  # type: ignor
         super().save_checkpoint(on_cpu, path, storage_options)
 
 
-class HPUCheckpoints:
+class HPUCheckpoints(roots.Mixin):
     """A strategy whose `checkpoint_io` is HPUCheckpointIO, or wraps one; any other that was given stays."""
 
     _checkpoint_io: Any

@@ -1,7 +1,5 @@
 """DeepSpeed's configuration: its source, the part for inference, and early checks."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -15,22 +13,16 @@ import torch
 from lightning_habana import roots
 
 CONFIG_VARIABLE = "PL_DEEPSPEED_CONFIG_PATH"
-# Each name, and the arguments that it stands for.
+_NVME = {"remote_device": "nvme", "offload_params_device": "nvme", "offload_optimizer_device": "nvme"}
+_OFFLOAD = {"stage": 3, "offload_optimizer": True, "offload_parameters": True}
+# Each name but "hpu_deepspeed", and the arguments that it stands for.
 NAMES: dict[str, dict[str, Any]] = {
-    "hpu_deepspeed": {},
     "hpu_deepspeed_stage_1": {"stage": 1},
     "hpu_deepspeed_stage_2": {"stage": 2},
     "hpu_deepspeed_stage_2_offload": {"stage": 2, "offload_optimizer": True},
     "hpu_deepspeed_stage_3": {"stage": 3},
-    "hpu_deepspeed_stage_3_offload": {"stage": 3, "offload_optimizer": True, "offload_parameters": True},
-    "hpu_deepspeed_stage_3_offload_nvme": {
-        "stage": 3,
-        "offload_optimizer": True,
-        "offload_parameters": True,
-        "remote_device": "nvme",
-        "offload_params_device": "nvme",
-        "offload_optimizer_device": "nvme",
-    },
+    "hpu_deepspeed_stage_3_offload": _OFFLOAD,
+    "hpu_deepspeed_stage_3_offload_nvme": _OFFLOAD | _NVME,
 }
 # DeepSpeed's training knows sections of these names, too.
 _OF_BOTH = {"checkpoint", "tensor_parallel"}

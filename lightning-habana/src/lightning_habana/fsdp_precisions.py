@@ -1,7 +1,5 @@
 """Differences on hpu in the precision plugins of FSDP, for Trainer and Fabric."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -9,8 +7,10 @@ import torch
 from torch.distributed.fsdp import MixedPrecision
 from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
 
+from lightning_habana import roots
 
-class HPUShardedAutocast:
+
+class HPUShardedAutocast(roots.Mixin):
     """Autocast and gradient scaler of hpu, and one meaning of "bf16-mixed" in every version of Lightning.
 
     Parameters and gradients stay float32, as without FSDP; gradients are reduced in the lower precision.
@@ -29,30 +29,26 @@ class HPUShardedAutocast:
             )
         precision = self._SAME.get(precision, precision)
         # Lightning's makes a scaler of CUDA's for float16, which warns.
-        super().__init__("bf16-mixed" if precision == "16-mixed" else precision)  # type: ignore[call-arg]
-        this: Any = self
-        this.precision = precision
+        super().__init__("bf16-mixed" if precision == "16-mixed" else precision)
+        self.precision = precision
         if precision == "16-mixed":
-            this.scaler = ShardedGradScaler("hpu")
+            self.scaler = ShardedGradScaler("hpu")
         if precision.endswith("-mixed"):
-            this._desired_input_dtype = torch.float32
+            self._desired_input_dtype = torch.float32
 
     @property
     def mixed_precision_config(self) -> MixedPrecision:
         """What FullyShardedDataParallel is told."""
-        this: Any = self
-        if not this.precision.endswith("-mixed"):
-            return super().mixed_precision_config  # type: ignore[misc, no-any-return]
+        if not self.precision.endswith("-mixed"):
+            return super().mixed_precision_config  # type: ignore[no-any-return]
         dtype = self._autocast_dtype()
         return MixedPrecision(param_dtype=torch.float32, reduce_dtype=dtype, buffer_dtype=dtype)
 
     def forward_context(self) -> AbstractContextManager[Any]:
         """torch.autocast("hpu") in a mixed precision; else the dtype of new tensors."""
-        this: Any = self
-        if this.precision.endswith("-mixed"):
+        if self.precision.endswith("-mixed"):
             return torch.autocast("hpu", dtype=self._autocast_dtype())
-        return super().forward_context()  # type: ignore[misc, no-any-return]
+        return super().forward_context()  # type: ignore[no-any-return]
 
     def _autocast_dtype(self) -> torch.dtype:
-        this: Any = self
-        return torch.bfloat16 if this.precision == "bf16-mixed" else torch.float16
+        return torch.bfloat16 if self.precision == "bf16-mixed" else torch.float16

@@ -1,7 +1,5 @@
 """Which precisions there are on hpu, for Trainer's and Fabric's plugins alike."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 

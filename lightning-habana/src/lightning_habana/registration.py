@@ -4,8 +4,6 @@ Lightning has no hooks for the choice of another package's accelerator. It lost 
 that choose are wrapped, in the same way for every version. Other accelerators are not affected.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import inspect
@@ -23,18 +21,6 @@ from openhpu.integration.late_imports import after_import
 _registered = False
 
 
-@dataclass(frozen=True)
-class _Kit:
-    """What Trainer or Fabric is given. `flag` and `plugin`: where its connector keeps precision and plugin."""
-
-    name: str
-    package: Any  # lightning_habana.pytorch or .fabric
-    precision: Any
-    flag: str
-    plugin: str
-    plugins: Any  # Lightning's own plugins
-
-
 def register() -> None:
     """Tell Trainer and Fabric, once."""
     global _registered
@@ -44,23 +30,17 @@ def register() -> None:
     trainer, plain = roots.pytorch, roots.fabric
     _add(pytorch, trainer("accelerators").AcceleratorRegistry, trainer("strategies").StrategyRegistry)
     _add(fabric, plain("accelerators").ACCELERATOR_REGISTRY, plain("strategies").STRATEGY_REGISTRY)
-    for connector, kit in (
+    for connector, choices in (
         (
             trainer("trainer.connectors.accelerator_connector")._AcceleratorConnector,
-            _Kit(
-                "Trainer", pytorch, pytorch.HPUPrecisionPlugin, "_precision_flag", "_precision_plugin_flag",
-                trainer("plugins.precision"),
-            ),
+            _Choices("Trainer", pytorch, pytorch.HPUPrecisionPlugin, "_precision_flag", "_precision_plugin_flag"),
         ),
         (
             plain("connector")._Connector,
-            _Kit(
-                "Fabric", fabric, fabric.HPUPrecision, "_precision_input", "_precision_instance",
-                plain("plugins.precision"),
-            ),
+            _Choices("Fabric", fabric, fabric.HPUPrecision, "_precision_input", "_precision_instance"),
         ),
-    ):  # fmt: skip
-        _Choices(kit).wrap(connector)
+    ):
+        choices.wrap(connector)
     _name_profiler(trainer("trainer.setup"))
     _complete_summary(trainer("utilities.model_summary").DeepSpeedSummary)
     after_import("torch._dynamo", functools.partial(_log_outside_of_graphs, trainer("core.module").LightningModule))
@@ -73,15 +53,8 @@ def register() -> None:
 
 def _add(package: Any, accelerators: Any, strategies: Any) -> None:
     package.HPUAccelerator.register_accelerators(accelerators)
-    for name in (
-        "SingleHPUStrategy",
-        "HPUParallelStrategy",
-        "HPUDDPStrategy",
-        "HPUFSDPStrategy",
-        "HPUDeepSpeedStrategy",
-    ):
-        if hasattr(package, name):
-            getattr(package, name).register_strategies(strategies)
+    for kind in ("SingleHPU", "HPUParallel", "HPUDDP", "HPUFSDP", "HPUDeepSpeed"):
+        getattr(package, f"{kind}Strategy").register_strategies(strategies)
 
 
 def _name_profiler(setup: Any) -> None:
@@ -115,18 +88,22 @@ def _on_hpu(connector: Any) -> bool:
     return flag == "hpu" or isinstance(flag, HPUDevices)
 
 
+@dataclass(frozen=True)
 class _Choices:
-    """The choices of a connector, for hpu."""
+    """The choices of a connector, for hpu. `flag` and `plugin`: where it keeps precision and plugin."""
 
-    def __init__(self, kit: _Kit) -> None:
-        self.kit = kit
+    name: str
+    package: Any  # lightning_habana.pytorch or .fabric
+    precision: Any
+    flag: str
+    plugin: str
 
     def wrap(self, connector: Any) -> None:
         """Put each of ours before the connector's own."""
         automatic = connector._choose_auto_accelerator
 
         def _choose_auto_accelerator() -> str:
-            return "hpu" if self.kit.package.HPUAccelerator.is_available() else automatic()
+            return "hpu" if self.package.HPUAccelerator.is_available() else automatic()
 
         connector._choose_auto_accelerator = staticmethod(_choose_auto_accelerator)
         for name in ("_choose_strategy", "_check_and_init_precision", "_lazy_init_strategy"):
@@ -144,39 +121,40 @@ class _Choices:
             return original(connector)
         if len(connector._parallel_devices) > 1 or connector._num_nodes_flag > 1:
             return "hpu_ddp"
-        return self.kit.package.SingleHPUStrategy(device="hpu")
+        return self.package.SingleHPUStrategy(device="hpu")
 
     def _check_and_init_precision(self, connector: Any, original: Any) -> Any:
         if not _on_hpu(connector):
             return original(connector)
-        if getattr(connector, self.kit.plugin) is not None:
+        if getattr(connector, self.plugin) is not None:
             plugin = original(connector)
             precisions.check_plugin(plugin)
             return plugin
-        precision = getattr(connector, self.kit.flag)
+        precision = getattr(connector, self.flag)
         if precision not in precisions.BY_NAME:
             raise roots.MisconfigurationException(
-                f"`{self.kit.name}(accelerator='hpu', precision={precision!r})` is not supported. `precision` must be "
+                f"`{self.name}(accelerator='hpu', precision={precision!r})` is not supported. `precision` must be "
                 f"one of: {precisions.BY_NAME}."
             )
-        if isinstance(connector.strategy, self.kit.package.HPUFSDPStrategy):
-            return self.kit.package.HPUFSDPPrecision(precision)
+        plugins = (roots.pytorch if self.package is pytorch else roots.fabric)("plugins.precision")
+        if isinstance(connector.strategy, self.package.HPUFSDPStrategy):
+            return self.package.HPUFSDPPrecision(precision)
         if isinstance(connector.strategy, fabric.HPUDeepSpeedStrategy):
-            return self.kit.plugins.DeepSpeedPrecision(precision)
+            return plugins.DeepSpeedPrecision(precision)
         if isinstance(connector.strategy, pytorch.HPUDeepSpeedStrategy) and precision != "64-true":
             return pytorch.HPUDeepSpeedPrecisionPlugin(precision)
         if precision in ("bf16-true", "16-true"):
-            return self.kit.plugins.HalfPrecision(precision)
+            return plugins.HalfPrecision(precision)
         if precision == "64-true":
-            return self.kit.plugins.DoublePrecision()
-        return self.kit.precision(precision)
+            return plugins.DoublePrecision()
+        return self.precision(precision)
 
     def _lazy_init_strategy(self, connector: Any, original: Any) -> Any:
         accelerator, strategy = connector.accelerator, connector.strategy
         if isinstance(accelerator, HPUDevices) != isinstance(strategy, HPUSteps):
             known = ", ".join(repr(name) for name in connector._registered_strategies if "hpu" in name)
             raise roots.MisconfigurationException(
-                f"{self.kit.name}: `HPUAccelerator` and the strategies of lightning_habana go together, found "
+                f"{self.name}: `HPUAccelerator` and the strategies of lightning_habana go together, found "
                 f"{type(accelerator).__name__} and {type(strategy).__name__}. With accelerator='hpu' (or 'auto', where "
                 f"there is an hpu) `strategy` must be 'auto', one of {known}, or an instance of such a class."
             )

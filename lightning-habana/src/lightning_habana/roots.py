@@ -3,8 +3,6 @@
 One of them, as their classes are different ones: that which is imported already, `lightning` if both or none are.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys
@@ -48,3 +46,5 @@ def fabric(module: str = "") -> Any:
 
 
 MisconfigurationException: Any = fabric("utilities.exceptions").MisconfigurationException
+# The base of a class that is mixed into one of Lightning's, whose attributes it has then.
+Mixin: Any = object

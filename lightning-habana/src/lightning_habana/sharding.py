@@ -1,7 +1,5 @@
 """Differences on hpu in the arguments of FSDP, for Trainer and Fabric."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch.distributed.device_mesh import init_device_mesh
@@ -26,8 +24,10 @@ def precision_of(attribute: str, plugin_class: Any) -> property:
     return property(give, take, doc=f"A {plugin_class.__name__}.")
 
 
-class HPUSharding:
+class HPUSharding(roots.Mixin):
     """Checks the sharding strategy. The mesh of `device_mesh=(replicas, shards)` has hpu devices, not CUDA's."""
+
+    _arguments: str  # the attribute that has FSDP's
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         known = [name for name in ShardingStrategy.__members__ if not name.startswith("_")]
@@ -38,16 +38,12 @@ class HPUSharding:
             )
         super().__init__(*args, **kwargs)
 
-    def _fsdp_arguments(self) -> dict[str, Any]:
-        raise NotImplementedError
-
     def setup_environment(self) -> None:
         """Join the process group; then make the mesh, which needs it."""
-        kwargs = self._fsdp_arguments()
+        kwargs = getattr(self, self._arguments)
         mesh = kwargs.get("device_mesh")
-        if not isinstance(mesh, tuple):
-            super().setup_environment()  # type: ignore[misc]
-            return
-        del kwargs["device_mesh"]
-        super().setup_environment()  # type: ignore[misc]
-        kwargs["device_mesh"] = init_device_mesh("hpu", mesh)
+        if isinstance(mesh, tuple):
+            del kwargs["device_mesh"]
+        super().setup_environment()
+        if isinstance(mesh, tuple):
+            kwargs["device_mesh"] = init_device_mesh("hpu", mesh)

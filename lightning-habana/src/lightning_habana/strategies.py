@@ -1,7 +1,5 @@
 """The common part of Trainer's and Fabric's strategies."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading
@@ -23,18 +21,28 @@ _PARENT = "_LIGHTNING_HABANA_PARENT"  # the process that started the others
 _LightningEnvironment: Any = roots.fabric("plugins.environments").LightningEnvironment
 
 
-class HPUSteps:
+class HPUSteps(roots.Mixin):
     """Ends the steps of lazy mode: after backward and the optimizer, and before evaluation."""
+
+    strategy_name: str
+    other_names: dict[str, dict[str, Any]] = {}  # noqa: RUF012  # with the arguments that they stand for
+
+    @classmethod
+    def register_strategies(cls, strategy_registry: Any) -> None:
+        """Register the class under its names, unless there are such."""
+        for name, arguments in {cls.strategy_name: {}, **cls.other_names}.items():
+            if name not in strategy_registry:
+                strategy_registry.register(name, cls, description=cls.__name__, **arguments)
 
     def backward(self, *args: Any, **kwargs: Any) -> Any:
         """The backward pass, at whose end the recorded graph goes to the device."""
-        result = super().backward(*args, **kwargs)  # type: ignore[misc]
+        result = super().backward(*args, **kwargs)
         htcore.mark_step()
         return result
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> Any:
         """The optimizer's step, likewise."""
-        result = super().optimizer_step(*args, **kwargs)  # type: ignore[misc]
+        result = super().optimizer_step(*args, **kwargs)
         htcore.mark_step()
         return result
 
@@ -42,8 +50,6 @@ class HPUSteps:
 class HPUProcesses(HPUSteps):
     """One process for each device, which owns a module and means it by every index; `hccl` communicates."""
 
-    strategy_name: str
-    _parallel_devices: list[torch.device] | None
     _process_group_backend: str | None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -54,7 +60,7 @@ class HPUProcesses(HPUSteps):
     @property
     def parallel_devices(self) -> list[torch.device] | None:
         """A device for each process of this node. May be set to their number."""
-        return self._parallel_devices
+        return self._parallel_devices  # type: ignore[no-any-return]
 
     @parallel_devices.setter
     def parallel_devices(self, devices: list[torch.device] | int | None) -> None:
@@ -76,7 +82,7 @@ class HPUProcesses(HPUSteps):
         """Take the process's module and join the process group."""
         self._take_module()
         with self._ends_with_its_parent():
-            super().setup_environment()  # type: ignore[misc]
+            super().setup_environment()
 
     def reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
         """Every process's tensor, reduced on the device; see `utils.hpu_distributed.reduce`. Others come back."""
@@ -87,17 +93,15 @@ class HPUProcesses(HPUSteps):
     all_reduce = reduce  # Fabric's name of it
 
     def _configure_launcher(self) -> None:
-        super()._configure_launcher()  # type: ignore[misc]
-        this: Any = self
-        if not this.cluster_environment.creates_processes_externally:
+        super()._configure_launcher()
+        if not self.cluster_environment.creates_processes_externally:
             os.environ[_PARENT] = str(os.getpid())  # which the launcher hands on
 
     @contextmanager
     def _ends_with_its_parent(self) -> Iterator[None]:
         """A process that Lightning started ends while it waits for the others, if the process that started it does."""
-        this: Any = self
         parent = int(os.environ.get(_PARENT, "0"))
-        if parent in (0, os.getpid()) or not isinstance(this.cluster_environment, _LightningEnvironment):
+        if parent in (0, os.getpid()) or not isinstance(self.cluster_environment, _LightningEnvironment):
             yield
             return
         joined = threading.Event()
@@ -106,7 +110,7 @@ class HPUProcesses(HPUSteps):
             while not joined.wait(_WATCH_S):
                 if os.getppid() != parent:
                     sys.stderr.write(
-                        f"{type(self).__name__}: rank {this.global_rank} ends, since the process that started it has "
+                        f"{type(self).__name__}: rank {self.global_rank} ends, since the process that started it has "
                         "ended before all ranks had joined the process group. See what rank 0 printed.\n"
                     )
                     sys.stderr.flush()
@@ -124,15 +128,8 @@ class HPUProcesses(HPUSteps):
             raise roots.MisconfigurationException(
                 f"`{type(self).__name__}` requires HPUAccelerator. Found {accelerator}. Pass accelerator='hpu'."
             )
-        this: Any = self
-        if this.world_size > 1:
-            os.environ["LOCAL_WORLD_SIZE"] = str(this.num_processes)  # share the machine's cores and memory
+        if self.world_size > 1:
+            os.environ["LOCAL_WORLD_SIZE"] = str(self.num_processes)  # share the machine's cores and memory
             hccl.initialize_distributed_hpu(
-                world_size=this.world_size, rank=this.global_rank, local_rank=this.local_rank
+                world_size=self.world_size, rank=self.global_rank, local_rank=self.local_rank
             )
-
-    @classmethod
-    def register_strategies(cls, strategy_registry: Any) -> None:
-        """Register the class under its name, unless there is one."""
-        if cls.strategy_name not in strategy_registry:
-            strategy_registry.register(cls.strategy_name, cls, description=cls.__name__)

@@ -1,7 +1,5 @@
 """The arguments of a call, in the way that an entry of the table describes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

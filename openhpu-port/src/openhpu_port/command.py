@@ -1,7 +1,5 @@
 """`openhpu port`: a script or folder with the names of another device, as a diff or in place."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import re

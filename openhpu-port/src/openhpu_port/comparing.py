@@ -1,7 +1,5 @@
 """`openhpu compare`: the first module and line of two scripts whose results or gradients differ."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import difflib

@@ -4,8 +4,6 @@ A TorchFunctionMode sees functions, a TorchDispatchMode random draws, and hooks 
 device are those of the CPU, whose generator draws all random numbers.
 """
 
-from __future__ import annotations
-
 import contextlib
 import pickle
 import random

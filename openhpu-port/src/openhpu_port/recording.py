@@ -3,8 +3,6 @@
 It is started by its path, since the package imports PyTorch. The script may set variables before it does so.
 """
 
-from __future__ import annotations
-
 import runpy
 import signal
 import sys

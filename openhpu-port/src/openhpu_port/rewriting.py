@@ -1,7 +1,5 @@
 """A script with the names of another device. LibCST keeps comments and layout."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -73,11 +71,10 @@ class _Resolving(cst.CSTTransformer):
     def leave_SimpleStatementLine(self, node: cst.SimpleStatementLine, updated: cst.SimpleStatementLine) -> Any:
         return updated if updated.body else updated.with_changes(body=[_GONE])
 
-    def leave_IndentedBlock(self, node: cst.IndentedBlock, updated: cst.IndentedBlock) -> cst.IndentedBlock:
-        return _without_empty(updated)
+    def leave_IndentedBlock(self, original_node: Any, updated_node: Any) -> Any:
+        return _without_empty(updated_node)
 
-    def leave_Module(self, node: cst.Module, updated: cst.Module) -> cst.Module:
-        return _without_empty(updated)
+    leave_Module = leave_IndentedBlock
 
     def name_of(self, node: cst.CSTNode) -> str:
         """The canonical name; "" for what is none."""
@@ -141,11 +138,10 @@ class _Names(_Resolving):
 
     # Names.
 
-    def visit_Import(self, node: cst.Import) -> bool:
+    def visit_Import(self, node: Any) -> bool:
         return False
 
-    def visit_ImportFrom(self, node: cst.ImportFrom) -> bool:
-        return False
+    visit_ImportFrom = visit_Import
 
     def visit_Attribute(self, node: cst.Attribute) -> bool:
         """Whether parts of the name are looked at, too."""
@@ -162,18 +158,15 @@ class _Names(_Resolving):
             self._list(node, name, entry.reason)
         return False
 
-    def leave_Attribute(self, node: cst.Attribute, updated: cst.Attribute) -> cst.BaseExpression:
-        return self._leave_name(node, updated)
-
     def leave_Name(self, node: cst.Name, updated: cst.Name) -> cst.BaseExpression:
         parent = self.get_metadata(metadata.ParentNodeProvider, node)
         if isinstance(parent, cst.Arg) and parent.keyword is node:
             return updated
         if isinstance(parent, cst.Attribute) and parent.attr is node:
             return updated
-        return self._leave_name(node, updated)
+        return self.leave_Attribute(node, updated)
 
-    def _leave_name(self, node: cst.Name | cst.Attribute, updated: Any) -> Any:
+    def leave_Attribute(self, node: Any, updated: Any) -> Any:
         if node in self._callees:
             return updated
         name = self.name_of(node)
@@ -320,13 +313,7 @@ class _Names(_Resolving):
         text = new + first.value[len(self.table.device) :]
         return updated.with_changes(parts=[first.with_changes(value=text), *updated.parts[1:]])
 
-    def visit_BinaryOperation(self, node: cst.BinaryOperation) -> bool:
-        return self._built(node)
-
-    def visit_ConcatenatedString(self, node: cst.ConcatenatedString) -> bool:
-        return self._built(node)
-
-    def _built(self, node: cst.CSTNode) -> bool:
+    def visit_BinaryOperation(self, node: Any) -> bool:
         text = calls.literal(node)
         if node in self._kept:
             return False
@@ -335,18 +322,19 @@ class _Names(_Resolving):
             return False
         return True
 
+    visit_ConcatenatedString = visit_BinaryOperation
+
     # Statements.
 
-    def leave_Expr(self, node: cst.Expr, updated: cst.Expr) -> Any:
-        return cst.RemoveFromParent() if node in self._gone else updated
+    def leave_Expr(self, original_node: Any, updated_node: Any) -> Any:
+        return cst.RemoveFromParent() if original_node in self._gone else updated_node
+
+    leave_Del = leave_Expr
 
     def leave_Assign(self, node: cst.Assign, updated: cst.Assign) -> Any:
         new = len(node.targets) == 1 and node.value is not updated.value and not node.value.deep_equals(updated.value)
         itself = new and updated.targets[0].target.deep_equals(updated.value)  # x = wrap(x)
         return cst.RemoveFromParent() if node in self._gone or itself else updated
-
-    def leave_Del(self, node: cst.Del, updated: cst.Del) -> Any:
-        return cst.RemoveFromParent() if node in self._gone else updated
 
 
 class _Imports(_Resolving):

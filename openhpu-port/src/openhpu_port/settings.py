@@ -1,7 +1,5 @@
 """Settings in JSON and YAML: DeepSpeed's, accelerate's, optimum-habana's, Lightning's. Layout and comments stay."""
 
-from __future__ import annotations
-
 import yaml
 
 from openhpu_port.errors import PortError

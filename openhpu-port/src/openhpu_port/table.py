@@ -1,7 +1,5 @@
 """The table of names: Gaudi's in data/names.tsv, torch.hpu's from the CUDA names of OpenHPU's GPU migration."""
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """How long a step would take on a Gaudi, what bounds it, and whether it fits: see docs/prediction.md."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What would help: the step is predicted again with one thing changed, and sentences compare the two."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 

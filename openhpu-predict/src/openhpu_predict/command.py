@@ -1,7 +1,5 @@
 """`openhpu predict script.py`: runs a few steps of a script on this machine's device, and predicts the last of them."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

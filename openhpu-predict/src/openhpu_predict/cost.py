@@ -4,8 +4,6 @@ The time of a kernel is the longest of its times on the MME, on the TPC, on memo
 is added. A kernel begins when its engine is free and its inputs are there.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import tomllib
@@ -33,7 +31,7 @@ class Parameters:
     kernel_seconds: float  # the static cost of a kernel
 
     @staticmethod
-    def fitted() -> Parameters:
+    def fitted() -> "Parameters":
         """The values in force."""
         return Parameters(**tomllib.loads((DATA / "parameters.toml").read_text()))
 

@@ -1,7 +1,5 @@
 """Devices: figures from a TOML file, each with its source."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import tomllib

@@ -3,8 +3,6 @@
 Phases are forward, backward (from the first operator of a backward pass to the last) and optimizer (what follows).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from bisect import bisect_right

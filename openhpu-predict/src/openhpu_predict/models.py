@@ -4,8 +4,6 @@ They are written as Gaudi's users run them: matrix products in fp8 with `torch.o
 a key-value cache of a fixed length.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

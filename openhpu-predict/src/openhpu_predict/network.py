@@ -4,8 +4,6 @@ A card has a link to each other card of its node, and ports out of the node. A c
 within each node, and over rings of cards that have the same place in their node, each with its part of the tensor.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection
 

@@ -1,14 +1,15 @@
 """What an operator does: the kind of its work, its engine, and the size of its matrix products."""
 
-from __future__ import annotations
-
 import enum
 import math
+import tomllib
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.utils._pytree import tree_leaves
+
+from openhpu_predict.devices import DATA
 
 
 class Kind(enum.StrEnum):
@@ -33,44 +34,9 @@ ENGINES = {
 # Batch, rows, columns, and the length of the sums of a matrix product.
 Product = tuple[int, int, int, int]
 
-_PRODUCTS = {"mm", "addmm", "bmm", "baddbmm", "_scaled_mm", "fp8_gemm_v2", "fp8_gemm", "mv", "dot", "_int_mm"}
-_CONVOLUTIONS = {"convolution", "_convolution", "convolution_overrideable", "convolution_backward"}
-_ROWS = {
-    "_softmax", "_safe_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data",
-    "native_layer_norm", "native_layer_norm_backward", "_fused_rms_norm", "_fused_rms_norm_backward",
-    "nll_loss_forward", "nll_loss_backward", "logsumexp", "rms_norm", "rms_norm_fast", "rms_norm_backward",
-    "rms_norm_fast_backward", "custom_softmax", "scaled_masked_softmax", "scaled_triangular_softmax", "softmax_fp8",
-}  # fmt: skip
-_REDUCTIONS = {
-    "sum", "mean", "amax", "amin", "max", "min", "argmax", "argmin", "var", "var_mean", "std", "prod", "any", "all",
-    "norm", "linalg_vector_norm", "cumsum", "native_batch_norm", "native_batch_norm_backward", "native_group_norm",
-    "native_group_norm_backward", "max_pool2d_with_indices", "max_pool2d_with_indices_backward", "avg_pool2d",
-    "avg_pool2d_backward", "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "topk", "sort",
-}  # fmt: skip
-_GATHERS = {
-    "embedding", "embedding_dense_backward", "gather", "scatter", "scatter_", "scatter_add", "scatter_add_",
-    "index_select", "index", "index_put", "index_put_", "index_add", "index_add_", "index_copy", "index_copy_",
-    "_unsafe_index", "_index_put_impl_",
-}  # fmt: skip
-_COPIES = {
-    "clone", "copy", "contiguous", "roll", "flip", "constant_pad_nd", "repeat", "slice_scatter", "select_scatter",
-    "slice_backward", "select_backward", "all_gather_copy_in", "split_with_sizes_copy", "chunk_cat", "_chunk_cat",
-}  # fmt: skip
-# Without the tag pointwise, and yet one pass over their elements.
-_POINTWISE = {
-    "_to_copy", "copy_", "cat", "stack", "fill_", "zero_", "zeros", "ones", "full", "zeros_like", "ones_like",
-    "full_like", "new_zeros", "new_ones", "new_full", "arange", "native_dropout", "native_dropout_backward",
-    "dropout", "bernoulli", "bernoulli_", "rand", "randn", "uniform_", "normal_", "random_", "masked_fill",
-    "masked_fill_", "tril", "triu", "_fused_adamw_", "_fused_adam_", "_fused_sgd_", "optimizer_adamw",
-    "rotary_pos_embedding", "rotary_pos_embedding_backward", "cast_to_fp8_v2", "cast_from_fp8", "scalar_tensor",
-    "lift_fresh_copy", "one_hot", "where", "exponential_", "log_normal_", "cauchy_", "rand_like", "randn_like",
-    "randint", "eye", "linspace", "threshold_backward",
-}  # fmt: skip
-# What allocates, and does nothing else.
-NOTHING = {
-    "wait_tensor", "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted",
-    "resize_",
-}  # fmt: skip
+_NAMES = tomllib.loads((DATA / "operators.toml").read_text())
+NOTHING = frozenset(_NAMES.pop("nothing"))
+_KINDS = {name: Kind(kind) for kind, names in _NAMES.items() for name in names}
 _COLLECTIVES = {"c10d", "_c10d_functional", "c10d_functional", "hccl", "_c10d_functional_autograd"}
 # Steps of a TPC for an element. A step of any other operator is one.
 _STEPS = {name: 8 for name in ("exp", "log", "tanh", "sigmoid", "silu", "gelu", "erf", "rsqrt", "sqrt", "softmax",
@@ -81,28 +47,21 @@ ATTENTION_STEPS = 12  # of a score: scale, mask, maximum, difference, exponentia
 def kind(func: torch._ops.OpOverload, tensors: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> Kind:
     """The kind of a call. `tensors` are its operands, `outs` its results."""
     name = func.overloadpacket.__name__
+    known = _KINDS.get(name, Kind.UNKNOWN)
     if func.namespace in _COLLECTIVES and "wait" not in name:
         return Kind.COLLECTIVE
-    if name in _PRODUCTS or name in _CONVOLUTIONS:
-        return Kind.PRODUCT
     if "scaled_dot_product" in name or "sdpa" in name:
         return Kind.ATTENTION
     if len({tensor.device.type for tensor in (*tensors, *outs)} - {"meta"}) > 1 and name in ("_to_copy", "copy_"):
         return Kind.HOST_COPY
     if name == "_local_scalar_dense":
         return Kind.HOST_COPY
-    if name in _ROWS:
-        return Kind.ROWS
-    if name in _REDUCTIONS:
+    if known is Kind.REDUCTION:
         last = bool(outs and tensors) and tuple(outs[0].shape[: tensors[0].dim() - 1]) == tuple(tensors[0].shape[:-1])
-        return Kind.ROWS if last and tensors[0].dim() > 1 else Kind.REDUCTION
-    if name in _GATHERS:
-        return Kind.GATHER
-    if name in _COPIES:
-        return Kind.COPY
-    if name in _POINTWISE or name.startswith("_foreach_") or torch.Tag.pointwise in func.tags:
+        return Kind.ROWS if last and tensors[0].dim() > 1 else known
+    if known is Kind.UNKNOWN and (name.startswith("_foreach_") or torch.Tag.pointwise in func.tags):
         return Kind.POINTWISE
-    return Kind.UNKNOWN
+    return known
 
 
 def into(
@@ -128,7 +87,7 @@ def product(func: torch._ops.OpOverload, args: Sequence[Any], outs: Sequence[tor
     if name == "convolution_backward":
         gradient, image, weight = args[0], args[1], args[2]
         return [_convolution(weight, image if args[7] else gradient)] * sum(bool(wanted) for wanted in args[10][:2])
-    if name in _CONVOLUTIONS:
+    if "convolution" in name:
         return [_convolution(args[1], args[0] if args[6] else outs[0])]
     tensors = [one for one in args if isinstance(one, torch.Tensor)]
     left = tensors[1] if name in ("addmm", "baddbmm") else tensors[0]

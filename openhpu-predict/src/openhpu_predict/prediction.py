@@ -1,7 +1,5 @@
 """A prediction: the time of a step, what bounds it, whether it fits; and its text."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import tomllib
@@ -184,6 +182,3 @@ def _unknown(timeline: Timeline, nodes: list[Node]) -> dict[str, float]:
         if node.kind is Kind.UNKNOWN:
             found[node.op] += kernel.seconds / total
     return dict(found)
-
-
-__all__ = ["Prediction", "Share", "Site", "model_error", "price", "site_text", "time_text"]

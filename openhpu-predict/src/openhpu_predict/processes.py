@@ -1,7 +1,5 @@
 """The script's own parallelism: a process group of many ranks, of which this process is the first, and no others."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

@@ -5,8 +5,6 @@ predicted with the parameters in force, and the table is printed; `--page` puts 
 `data/errors.toml`, which each prediction quotes.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import math
@@ -14,7 +12,6 @@ import statistics
 import sys
 import time
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -83,12 +80,9 @@ class Traced:
 
     def __init__(self, row: Row) -> None:
         self.row = row
-        kind: dict[str, Callable[[], None]] = {
-            "prefill": self._prefill, "generate": self._generate, "train": self._train
-        }  # fmt: skip
         self.recordings: dict[str, Recording] = {}
         self._parameters = 0
-        kind[row.kind]()
+        getattr(self, f"_{row.kind}")()
         self._fused = {name: _fused(one) for name, one in self.recordings.items()}
 
     def result(self, device: Device, parameters: Parameters) -> float:

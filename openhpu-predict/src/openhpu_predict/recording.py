@@ -1,7 +1,5 @@
 """Records a step: its operators with their sizes, its memory, its reads, and the lines and layers of the script."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os
@@ -12,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -133,14 +132,16 @@ class Recorder(TorchDispatchMode):
             resize(storage, size)
             self._resized(storage)
 
-        torch.UntypedStorage.resize_ = resized  # type: ignore[assignment, method-assign]
         try:
-            with _gaudi_operators(self), replays.counted(self):
+            with (
+                mock.patch.object(torch.UntypedStorage, "resize_", resized),
+                _gaudi_operators(self),
+                replays.counted(self),
+            ):
                 self.__enter__()
                 self._entered = True
                 yield self.recording
         finally:
-            torch.UntypedStorage.resize_ = resize  # type: ignore[method-assign]
             self.end()
             for handle in handles:
                 handle.remove()

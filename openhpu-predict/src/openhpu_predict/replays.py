@@ -1,13 +1,12 @@
 """HPU graphs while a recorder watches: a replay counts as the operators that its capture recorded."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
 import weakref
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import torch
 
@@ -20,7 +19,7 @@ _REPLAYS = ("replay", "replayV2", "replayV3", "run")
 
 
 @contextlib.contextmanager
-def counted(recorder: Recorder) -> Iterator[None]:
+def counted(recorder: "Recorder") -> Iterator[None]:
     """Count the replays of HPU graphs whose captures begin within.
 
     The memory of a graph is that of its capture; a replay takes none.
@@ -48,7 +47,6 @@ def counted(recorder: Recorder) -> Iterator[None]:
         "capture_begin": begin, "capture_begin_undone": begin, "capture_end": end, "mark_user_outputs": outputs,
         **dict.fromkeys(_REPLAYS, replayed),
     }  # fmt: skip
-    own = {name: vars(HPUGraph).get(name) for name in after}
 
     def wrapped(name: str, then: Callable[..., None]) -> Callable[..., Any]:
         original = getattr(HPUGraph, name)
@@ -62,19 +60,12 @@ def counted(recorder: Recorder) -> Iterator[None]:
 
         return call
 
-    for name, then in after.items():
-        setattr(HPUGraph, name, wrapped(name, then))
-    try:
+    calls: dict[str, Any] = {name: wrapped(name, then) for name, then in after.items()}
+    with mock.patch.multiple(HPUGraph, **calls):
         yield
-    finally:
-        for name, before in own.items():
-            if before is None:
-                delattr(HPUGraph, name)
-            else:
-                setattr(HPUGraph, name, before)
 
 
-def _again(recorder: Recorder, begin: int, end: int) -> None:
+def _again(recorder: "Recorder", begin: int, end: int) -> None:
     """Record the nodes from `begin` to `end` once more. What lived only among them is other storages now."""
     recording = recorder.recording
     shift = len(recording.nodes) - begin

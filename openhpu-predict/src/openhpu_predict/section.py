@@ -1,7 +1,5 @@
 """The prediction of a script in the report of `openhpu run`, and in the trace of HABANA_PROFILE=1."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys
@@ -12,10 +10,11 @@ from typing import Any
 import torch
 
 from openhpu_predict import steps, tracks
+from openhpu_predict.advice import time_text
 from openhpu_predict.devices import load
 from openhpu_predict.errors import PredictError
-from openhpu_predict.prediction import Prediction, model_error, price, site_text, time_text
-from openhpu_predict.recording import Recorder
+from openhpu_predict.prediction import Prediction, model_error, price
+from openhpu_predict.recording import Recorder, site_text
 
 _ROWS = 10
 _BOXES = 1000  # of a lane
@@ -133,6 +132,3 @@ def _joined(spans: list[tuple[float, float]], gap: float) -> list[tuple[float, f
         else:
             found.append((begin, end))
     return found
-
-
-__all__ = ["Section"]

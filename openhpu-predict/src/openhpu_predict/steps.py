@@ -1,7 +1,5 @@
 """The steps of a script while a recorder watches it."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A predicted step as a track of a trace, with a lane for each engine."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

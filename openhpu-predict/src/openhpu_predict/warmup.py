@@ -1,7 +1,5 @@
 """The graphs that a device would compile, and how long that would take."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Hashable
 

@@ -1,7 +1,5 @@
 """Fabric's accelerator "hpu"."""
 
-from __future__ import annotations
-
 from lightning_habana import roots
 from lightning_habana.accelerators import HPUDevices
 

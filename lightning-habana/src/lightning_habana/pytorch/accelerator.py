@@ -1,7 +1,5 @@
 """Trainer's accelerator "hpu"."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import habana_frameworks.torch.core as htcore

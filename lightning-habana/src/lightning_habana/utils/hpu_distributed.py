@@ -1,7 +1,5 @@
 """Reductions as HCCL has them: sum, min and max; a mean is a sum that is divided."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """Data of the machine's devices. Opens none."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

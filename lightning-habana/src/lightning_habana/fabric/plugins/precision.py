@@ -1,7 +1,5 @@
 """Fabric's precision on hpu."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lightning_habana import roots

@@ -1,7 +1,5 @@
 """DeepSpeed through Fabric."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lightning_habana import deepspeed_config, roots

@@ -1,9 +1,5 @@
 """Several devices, with the model's weights, gradients and optimizer states divided among them."""
 
-from __future__ import annotations
-
-from typing import Any
-
 from lightning_habana import roots
 from lightning_habana.fabric.plugins.fsdp_precision import HPUFSDPPrecision
 from lightning_habana.fabric.strategies.parallel import HPUParallelStrategy
@@ -17,11 +13,7 @@ class HPUFSDPStrategy(HPUSharding, HPUProcesses, roots.fabric("strategies").FSDP
     Without a precision plugin Fabric's `precision` holds, which is full precision unless it is given.
     """
 
-    strategy_name = "hpu_fsdp"
-
-    def _fsdp_arguments(self) -> dict[str, Any]:
-        return self._fsdp_kwargs  # type: ignore[no-any-return]
-
+    strategy_name, _arguments = "hpu_fsdp", "_fsdp_kwargs"
     precision = precision_of("_precision", HPUFSDPPrecision)
 
 

@@ -1,7 +1,5 @@
 """One device."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lightning_habana import roots
@@ -12,7 +10,7 @@ from lightning_habana.strategies import HPUSteps
 class SingleHPUStrategy(HPUCheckpoints, HPUSteps, roots.fabric("strategies").SingleDeviceStrategy):  # type: ignore[misc]
     """Trains on one device; "single_hpu", or Trainer's name "hpu_single"."""
 
-    strategy_name = "single_hpu"
+    strategy_name, other_names = "single_hpu", {"hpu_single": {}}
 
     def __init__(
         self, device: Any = "hpu", accelerator: Any = None, checkpoint_io: Any = None, precision: Any = None
@@ -20,10 +18,3 @@ class SingleHPUStrategy(HPUCheckpoints, HPUSteps, roots.fabric("strategies").Sin
         super().__init__(device=device, accelerator=accelerator, checkpoint_io=checkpoint_io, precision=precision)
         if self.root_device.type != "hpu":
             raise ValueError(f"SingleHPUStrategy(device={device!r}): expected an hpu device")
-
-    @classmethod
-    def register_strategies(cls, strategy_registry: Any) -> None:
-        """Register both names, unless they are."""
-        for name in (cls.strategy_name, "hpu_single"):
-            if name not in strategy_registry:
-                strategy_registry.register(name, cls, description=cls.__name__)

@@ -1,7 +1,5 @@
 """Images of folders for Trainer, decoded by Gaudi's data loader."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,18 +55,14 @@ class HPUDataModule(roots.pytorch().LightningDataModule):  # type: ignore[misc]
 
     def setup(self, stage: str | None = None) -> None:
         """Find the images."""
-        from torchvision import datasets, transforms as t
+        from torchvision import transforms as t
 
         if self.dataset_train is None:
-            usual = [t.RandomResizedCrop(224), t.RandomHorizontalFlip(), t.ToTensor(), t.Normalize(_MEAN, _STD)]
-            self.dataset_train = datasets.ImageFolder(
-                self._folder("train_dir"), self._transforms(self.train_transforms, usual)
-            )
+            usual = [t.RandomResizedCrop(224), t.RandomHorizontalFlip()]
+            self.dataset_train = self._images("train_dir", self.train_transforms, usual)
         if self.dataset_val is None:
-            usual = [t.Resize(256), t.CenterCrop(224), t.ToTensor(), t.Normalize(_MEAN, _STD)]
-            self.dataset_val = datasets.ImageFolder(
-                self._folder("val_dir"), self._transforms(self.val_transforms, usual)
-            )
+            usual = [t.Resize(256), t.CenterCrop(224)]
+            self.dataset_val = self._images("val_dir", self.val_transforms, usual)
 
     def train_dataloader(self) -> Any:
         """Of `train_dir`."""
@@ -80,24 +74,21 @@ class HPUDataModule(roots.pytorch().LightningDataModule):  # type: ignore[misc]
 
     test_dataloader = predict_dataloader = val_dataloader
 
-    def _folder(self, name: str) -> Path:
-        given = getattr(self, name)
-        folder, shown = Path(given or ""), given and str(given)
-        if not given or not folder.is_dir():
+    def _images(self, name: str, given: Any, usual: list[Any]) -> Any:
+        """The images of a folder, with the transforms that are given, or else the usual ones as normalized tensors."""
+        from torchvision import datasets, transforms as t
+
+        folder = getattr(self, name)
+        if not folder or not Path(folder).is_dir():
             raise roots.MisconfigurationException(
-                f"HPUDataModule: {name}={shown!r} is not a folder; expected one with a folder for each class"
+                f"HPUDataModule: {name}={folder and str(folder)!r} is not a folder; expected one with a folder for "
+                "each class"
             )
-        return folder
-
-    def _transforms(self, given: Any, usual: list[Any]) -> Any:
-        from torchvision import transforms as t
-
-        if given is None:
-            return t.Compose(usual)
+        given = [*usual, t.ToTensor(), t.Normalize(_MEAN, _STD)] if given is None else given
         steps = list(given) if isinstance(given, Sequence) else list(getattr(given, "transforms", [given]))
         if self.normalize and not isinstance(steps[-1], t.Normalize):
             steps.append(t.Normalize(_MEAN, _STD))
-        return t.Compose(steps)
+        return datasets.ImageFolder(Path(folder), t.Compose(steps))
 
     def _loader(self, dataset: Any, shuffle: bool, drop_last: bool) -> Any:
         from torch.utils.data.distributed import DistributedSampler

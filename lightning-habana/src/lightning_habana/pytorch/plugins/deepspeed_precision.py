@@ -1,20 +1,13 @@
 """Precision of HPUDeepSpeedStrategy."""
 
-from __future__ import annotations
-
 import torch
 
 from lightning_habana import roots
 from lightning_habana.precisions import HPUAutocast
 from lightning_habana.pytorch.plugins.precision import HPUPrecisionPlugin
 
-# What weights and inputs are in.
-_DTYPES = {
-    "bf16-mixed": torch.bfloat16,
-    "bf16-true": torch.bfloat16,
-    "16-mixed": torch.float16,
-    "16-true": torch.float16,
-}
+# What weights and inputs are in, mixed or true.
+_DTYPES = {"bf16": torch.bfloat16, "16": torch.float16}
 
 
 class HPUDeepSpeedPrecisionPlugin(
@@ -35,4 +28,4 @@ class HPUDeepSpeedPrecisionPlugin(
     def __init__(self, precision: str = "32-true", device: str = "hpu") -> None:
         HPUAutocast.__init__(self, precision, device)
         self.scaler = None  # DeepSpeed scales the loss
-        self._desired_dtype = _DTYPES.get(precision, torch.float32)
+        self._desired_dtype = _DTYPES.get(precision.rpartition("-")[0], torch.float32)

@@ -1,7 +1,5 @@
 """Precision of HPUFSDPStrategy."""
 
-from __future__ import annotations
-
 from lightning_habana import roots
 from lightning_habana.fsdp_precisions import HPUShardedAutocast
 

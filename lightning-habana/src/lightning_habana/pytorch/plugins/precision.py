@@ -1,7 +1,5 @@
 """Trainer's precision on hpu."""
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path

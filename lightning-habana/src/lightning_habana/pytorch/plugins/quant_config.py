@@ -3,8 +3,6 @@
 Neural Compressor first measures the largest absolute values of inputs, then computes scales from them and quantizes.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os
@@ -23,17 +21,9 @@ MAXABS_MEASURE: dict[str, Any] = {
     "blocklist": {"types": [], "names": []},
     "measure_exclude": "OUTPUT",
 }
-MAXABS_QUANT: dict[str, Any] = {
-    "mode": "QUANTIZE",
-    "observer": "maxabs",
-    "scale_method": "maxabs_hw",
-    "allowlist": {"types": [], "names": []},
-    "blocklist": {"types": [], "names": []},
-    "measure_exclude": "OUTPUT",
-}
+MAXABS_QUANT: dict[str, Any] = MAXABS_MEASURE | {"mode": "QUANTIZE", "scale_method": "maxabs_hw"}
 # Neural Compressor's names of dtypes that a quantized layer returns.
 _DTYPES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-_QUANTIZE = "QUANTIZE"
 
 
 def read(quant: bool | str | Path | dict[str, Any]) -> dict[str, Any]:
@@ -75,7 +65,7 @@ def convert(
     config.setdefault("hp_dtype", _DTYPES.get(dtype, "bf16"))
     statistics = Path(config["dump_stats_path"])
     os.makedirs(statistics.parent, exist_ok=True)
-    if config.get("mode") == _QUANTIZE and not list(statistics.parent.glob(f"{statistics.name}*")):
+    if config.get("mode") == "QUANTIZE" and not list(statistics.parent.glob(f"{statistics.name}*")):
         raise FileNotFoundError(
             f"convert_modules(quant={quant!r}): no statistics {statistics}*; measure first, with quant=False, and run "
             "Trainer.test or Trainer.predict"

@@ -1,7 +1,5 @@
 """Trainer's profiler "hpu"."""
 
-from __future__ import annotations
-
 import re
 import weakref
 from pathlib import Path
@@ -19,7 +17,7 @@ _Base: Any = roots.pytorch("profilers").PyTorchProfiler
 _PROFILE_VARIABLE, _PROFILE_LEFT_TO_TORCH = "HABANA_PROFILE", "profile_api_light"
 
 # Profilers that have begun; a run that raised leaves its own recording.
-_recording: weakref.WeakSet[HPUProfiler] = weakref.WeakSet()
+_recording: "weakref.WeakSet[HPUProfiler]" = weakref.WeakSet()
 
 
 class HPUProfiler(_Base):  # type: ignore[misc]

@@ -1,7 +1,5 @@
 """The default strategy for several devices."""
 
-from __future__ import annotations
-
 from lightning_habana.pytorch.strategies.parallel import HPUParallelStrategy
 
 

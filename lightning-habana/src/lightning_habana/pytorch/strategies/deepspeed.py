@@ -1,7 +1,5 @@
 """DeepSpeed through Trainer: ZeRO, offload, activation checkpointing; and its inference (`deepspeed_inference`)."""
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from typing import Any

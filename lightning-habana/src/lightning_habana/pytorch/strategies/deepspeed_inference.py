@@ -1,9 +1,8 @@
 """Evaluation and prediction with DeepSpeed: through `deepspeed.init_inference`, or an engine without optimizer."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -14,48 +13,43 @@ from lightning_habana import deepspeed_config, roots
 _TAG = "checkpoint"  # of the folder that Lightning has DeepSpeed save into
 
 
-class HPUDeepSpeedInference:
+class HPUDeepSpeedInference(roots.Mixin):
     """What HPUDeepSpeedStrategy does while nothing is trained."""
 
     config: dict[str, Any]
-    inference_arguments: dict[str, Any]
-    _groups: Groups | None = None
+    _groups: SimpleNamespace | None = None
 
     def infers(self) -> bool:
         """Whether `deepspeed.init_inference` makes the engine of the current run."""
         return not self._fits() and bool(self.inference_arguments or deepspeed_config.inference_part(self.config))
 
     def _fits(self) -> bool:
-        this: Any = self
-        state = this.lightning_module.trainer.state
+        state = self.lightning_module.trainer.state
         return bool(state.fn == roots.pytorch("trainer.states").TrainerFn.FITTING)
 
     def _gathers(self) -> bool:
         """Whether weights are loaded whole, for an engine that divides them: which can't load without optimizer."""
-        this: Any = self
-        return bool(this.zero_stage_3) and not self._fits() and not self.infers()
+        return bool(self.zero_stage_3) and not self._fits() and not self.infers()
 
     def _initialize_deepspeed_inference(self, model: Any) -> None:
         import deepspeed
 
-        this: Any = self
         _remove_engines_hooks(model)
         if self.infers():
             _check_whole(model)
-            this.model = deepspeed.init_inference(model, config=self._inference_config())
+            self.model = deepspeed.init_inference(model, config=self._inference_config())
             return
         config: dict[str, Any] = {"train_micro_batch_size_per_gpu": 1}  # DeepSpeed's timers ask for it
         config |= {name: self.config[name] for name in ("fp16", "bf16") if name in self.config}
-        if this.zero_stage_3:
+        if self.zero_stage_3:
             names = ("zero_optimization", "zero_allow_untested_optimizer")
             config |= {name: self.config[name] for name in names if name in self.config}
-        this.model, *_ = deepspeed.initialize(
-            args=argparse.Namespace(device_rank=this.root_device.index), config=config, model=model, optimizer=None,
+        self.model, *_ = deepspeed.initialize(
+            args=argparse.Namespace(device_rank=self.root_device.index), config=config, model=model, optimizer=None,
             lr_scheduler=None, model_parameters=[], dist_init_required=False,
         )  # fmt: skip
 
     def _inference_config(self) -> dict[str, Any]:
-        this: Any = self
         config = deepspeed_config.inference_part(self.config)
         for name, value in self.inference_arguments.items():
             if name in config and config[name] != value:
@@ -64,45 +58,42 @@ class HPUDeepSpeedInference:
                     "expected one of them"
                 )
             config[name] = value
-        config.setdefault("dtype", this.precision_plugin._desired_dtype)
+        config.setdefault("dtype", self.precision_plugin._desired_dtype)
         size = self._tensor_parallel_size()
         # DeepSpeed 0.16 parts layers by a policy in a group only, be it one of one.
         if size > 1 or "injection_policy" in config or "injection_dict" in config:
             if self._groups is None or self._groups.size != size:
-                self._groups = Groups(size)
+                self._groups = _groups(size)
             config.pop("tp", None)
             section = config.get("tensor_parallel", {})
             config["tensor_parallel"] = {
                 **(section if isinstance(section, dict) else {}),
-                "tp_size": size, "tp_group": self._groups.mine, "mpu": self._groups,
+                "tp_size": size, "tp_group": self._groups.get_model_parallel_group(), "mpu": self._groups,
             }  # fmt: skip
         return config
 
     def _tensor_parallel_size(self) -> int:
-        this: Any = self
         given = deepspeed_config.inference_part(self.config) | self.inference_arguments
         section = given.get("tensor_parallel", given.get("tp", {}))
         size = section.get("tp_size", 1) if isinstance(section, dict) else getattr(section, "tp_size", 1)
         size = max(size, given.get("mp_size", 1))
-        if this.world_size % size:
+        if self.world_size % size:
             raise roots.MisconfigurationException(
                 f"{type(self).__name__}: tensor_parallel.tp_size is {size}, which does not divide the "
-                f"{this.world_size} devices: expected one that does"
+                f"{self.world_size} devices: expected one that does"
             )
         return int(size)
 
     @property
     def distributed_sampler_kwargs(self) -> dict[str, int]:
         """Devices that share a model's layers get the same samples."""
-        this: Any = self
         size = self._tensor_parallel_size() if self.infers() else 1
-        return {"num_replicas": this.world_size // size, "rank": this.global_rank // size}
+        return {"num_replicas": self.world_size // size, "rank": self.global_rank // size}
 
     def batch_to_device(self, batch: Any, device: Any = None, dataloader_idx: int = 0) -> Any:
         """Move the batch; with `deepspeed.init_inference` floats get the weights' dtype, whatever the precision."""
-        this: Any = self
-        batch = super().batch_to_device(batch, device, dataloader_idx)  # type: ignore[misc]
-        config = getattr(this.model, "_config", None)
+        batch = super().batch_to_device(batch, device, dataloader_idx)
+        config = getattr(self.model, "_config", None)
         if not self.infers() or config is None:
             return batch
 
@@ -120,16 +111,15 @@ class HPUDeepSpeedInference:
         """What a folder of DeepSpeed's holds; where nothing is trained a file serves as well."""
         if not (self.infers() or self._gathers()):
             self._check_stage(Path(checkpoint_path) / _TAG)
-            return super().load_checkpoint(checkpoint_path, *args, **kwargs)  # type: ignore[misc,no-any-return]
+            return super().load_checkpoint(checkpoint_path, *args, **kwargs)  # type: ignore[no-any-return]
         if Path(checkpoint_path).is_dir():
             return _whole_checkpoint(Path(checkpoint_path))
         plain: Any = roots.pytorch("strategies").Strategy
         return plain.load_checkpoint(self, checkpoint_path, *args, **kwargs)  # type: ignore[no-any-return]
 
     def _check_stage(self, folder: Path) -> None:
-        this: Any = self
         divided = any(folder.glob("zero_pp_rank_*_model_states.pt"))
-        if folder.is_dir() and divided != this.zero_stage_3:
+        if folder.is_dir() and divided != self.zero_stage_3:
             saved, wanted = ("3", "0 to 2") if divided else ("0 to 2", "3")
             raise roots.MisconfigurationException(
                 f"{folder.parent} was saved with ZeRO stage {saved} and can't go on with stage {wanted}: "
@@ -138,53 +128,32 @@ class HPUDeepSpeedInference:
 
     def load_model_state_dict(self, checkpoint: Any, strict: bool = True) -> None:
         """Load the rest that `load_checkpoint` has not loaded."""
-        this: Any = self
         if self.infers():
-            _check_whole(this.lightning_module)
-            this.lightning_module.load_state_dict(checkpoint["state_dict"], strict=strict)
+            _check_whole(self.lightning_module)
+            self.lightning_module.load_state_dict(checkpoint["state_dict"], strict=strict)
         elif self._gathers():
-            this._restore_zero_state(checkpoint, strict=strict)
+            self._restore_zero_state(checkpoint, strict=strict)
         else:
-            super().load_model_state_dict(checkpoint, strict)  # type: ignore[misc]
+            super().load_model_state_dict(checkpoint, strict)
 
 
-class Groups:
+def _groups(size: int) -> SimpleNamespace:
     """The process groups of `size` neighbours each, as DeepSpeed asks a model-parallel unit for them."""
+    from deepspeed import comm
 
-    def __init__(self, size: int) -> None:
-        from deepspeed import comm
-
-        world, rank = comm.get_world_size(), comm.get_rank()
-        self.size = size
-        # Every process makes every group, in the same order.
-        models = [comm.new_group(list(range(first, first + size))) for first in range(0, world, size)]
-        data = [comm.new_group(list(range(first, world, size))) for first in range(size)]
-        self.mine, self._data = models[rank // size], data[rank % size]
-        self._rank, self._replica, self._replicas = rank % size, rank // size, world // size
-
-    def get_model_parallel_group(self) -> Any:
-        """The processes that share a model."""
-        return self.mine
-
-    def get_model_parallel_rank(self) -> int:
-        """This process's part of it."""
-        return self._rank
-
-    def get_model_parallel_world_size(self) -> int:
-        """The number of parts."""
-        return self.size
-
-    def get_data_parallel_group(self) -> Any:
-        """The processes that have the same part."""
-        return self._data
-
-    def get_data_parallel_rank(self) -> int:
-        """Which of the models this process has a part of."""
-        return self._replica
-
-    def get_data_parallel_world_size(self) -> int:
-        """The number of models."""
-        return self._replicas
+    world, rank = comm.get_world_size(), comm.get_rank()
+    # Every process makes every group, in the same order.
+    models = [comm.new_group(list(range(first, first + size))) for first in range(0, world, size)]
+    data = [comm.new_group(list(range(first, world, size))) for first in range(size)]
+    return SimpleNamespace(
+        size=size,
+        get_model_parallel_group=lambda: models[rank // size],
+        get_model_parallel_rank=lambda: rank % size,
+        get_model_parallel_world_size=lambda: size,
+        get_data_parallel_group=lambda: data[rank % size],
+        get_data_parallel_rank=lambda: rank // size,
+        get_data_parallel_world_size=lambda: world // size,
+    )
 
 
 def _remove_engines_hooks(model: Any) -> None:

@@ -1,7 +1,5 @@
 """Several devices, with the model's weights, gradients and optimizer states divided among them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lightning_habana import roots
@@ -22,11 +20,7 @@ class HPUFSDPStrategy(HPUSharding, HPUProcesses, HPUEvaluation, HPUCheckpoints, 
     unless it is given.
     """
 
-    strategy_name = "hpu_fsdp"
-
-    def _fsdp_arguments(self) -> dict[str, Any]:
-        return self.kwargs  # type: ignore[no-any-return]
-
+    strategy_name, _arguments = "hpu_fsdp", "kwargs"
     precision_plugin = precision_of("_precision_plugin", HPUFSDPPrecision)
 
 

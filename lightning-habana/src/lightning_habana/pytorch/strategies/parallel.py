@@ -1,7 +1,5 @@
 """Several devices, with a replica of the model on each: "hpu_parallel", and the base of HPUDDPStrategy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lightning_habana import roots

@@ -1,7 +1,5 @@
 """One device."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lightning_habana import roots
