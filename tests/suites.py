@@ -81,7 +81,7 @@ COMPILED_FILES = _files(
     "hpu",
     *(
         f"compiled_{name}" for name in (
-            "bools", "constants", "deterministic", "failures", "gaudi_ops", "graphs", "int64", "libraries",
+            "constants", "deterministic", "failures", "gaudi_ops", "graphs", "int64", "libraries",
             "out_of_*", "products", "requests", "same_bits",
         )
     ),

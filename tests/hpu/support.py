@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import torch
 from torch import nn
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
 
 from openhpu import events
 
@@ -25,6 +25,28 @@ def compiled(function, **options):
     return torch.compile(function, backend="hpu_backend", **options)
 
 
+def outcome(function, arguments, model=None):
+    """What `function` returns, its arguments afterwards, gradients of them and of a model, the next random number."""
+    results = function(*arguments)
+    squares = [t.float().square().sum() for t in tree_leaves(results) if torch.is_tensor(t) and t.requires_grad]
+    leaves = [t for t in tree_leaves(arguments) if torch.is_tensor(t) and t.requires_grad]
+    leaves += model.parameters() if model else []
+    gradients = torch.autograd.grad(squares, leaves, allow_unused=True) if squares and leaves else ()
+    return results, arguments, gradients, torch.rand(1, device="hpu")
+
+
+def compiled_agrees(work, make, *, calls=3, model=None, like=None, rtol=None, atol=None, **options):
+    """In each call with `make(k)` a compiled `work` has the outcome of `work`, or of `like`. The compiled function."""
+    f = compiled(work, **options)
+    for k in range(calls):
+        outcomes = []
+        for function in (f, like or work):
+            torch.manual_seed(k)
+            outcomes.append(outcome(function, make(k), model))
+        torch.testing.assert_close(*outcomes, rtol=rtol, atol=atol, equal_nan=True, check_stride=not like)
+    return f
+
+
 def in_threads(*functions):
     """What they return, each in a thread of its own, all at once."""
     with ThreadPoolExecutor(len(functions)) as pool:
@@ -32,15 +54,22 @@ def in_threads(*functions):
 
 
 @contextmanager
-def heard(*kinds):
-    """The events of these kinds that happen inside."""
-    found = []
-    subscriptions = [events.subscribe(kind, found.append) for kind in kinds]
+def listening(*kinds_and_listeners):
+    """Listeners to events of their kinds hear what happens inside."""
+    subscriptions = [events.subscribe(kind, listener) for kind, listener in kinds_and_listeners]
     try:
-        yield found
+        yield
     finally:
         for subscription in subscriptions:
             events.unsubscribe(subscription)
+
+
+@contextmanager
+def heard(*kinds):
+    """The events of these kinds that happen inside."""
+    found = []
+    with listening(*((kind, found.append) for kind in kinds)):
+        yield found
 
 
 def capture(function):

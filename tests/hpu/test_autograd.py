@@ -69,14 +69,6 @@ def test_checkpointing_recomputes_with_the_same_random_numbers(reentrant):
     assert 0 < (expected == 0).sum().item() < 50
 
 
-def test_a_graph_across_both_devices():
-    x = torch.ones(3, requires_grad=True)
-    y = (x.to("hpu") * 2).to("cpu") * 3
-    y.sum().backward()
-    assert x.grad.tolist() == [6.0] * 3
-    assert x.grad.device.type == "cpu"
-
-
 def test_gradients_keep_the_layout_of_backward_on_request(script):
     code = """
         p = torch.ones(2, 3, 4, device="hpu").permute(2, 0, 1).requires_grad_()

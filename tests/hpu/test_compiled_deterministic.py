@@ -12,11 +12,15 @@ COMMON = """
     import habana_frameworks.torch.core as htcore
     from openhpu.compiler.client import client as graphs
     torch.use_deterministic_algorithms(True)
-    x = torch.arange(12.0).to("hpu")
+    x, big = torch.arange(12.0).to("hpu"), torch.arange(400.0).to("hpu")
     taken = []
-    def did(step, *arguments):
+    def chain(y, length):
+        for _ in range(length):
+            y = (y + 1).relu()
+        return y
+    def did(step):
         before = openhpu.counters()
-        step(*arguments)
+        step()
         htcore.mark_step()
         moved = {name: value - before[name] for name, value in openhpu.counters().items()}
         taken.append("R" if moved["recipe_hits"] else "n" if moved["ops_node_by_node"] else "-")
@@ -28,83 +32,38 @@ COMMON = """
 # graph is cut (-), or does not count: a recipe takes over at the 32nd that is whole.
 SMALL = "[-n]n{30,31}"
 PROGRAMS = {
-    "a small graph": (
-        """
-        def step():
-            return (x * 2 + 1).relu()
-        for _ in range(40):
-            did(step)
-        """,
-        SMALL + "R{8,9}",
-    ),
+    "a small graph": ("for _ in range(40): did(lambda: (x * 2 + 1).relu())", SMALL + "R{8,9}"),
     # From the 36th step on the number counts as one that changes: the recipe that holds it is replaced 30 steps later.
     "a number that changes": (
-        """
-        def step(number):
-            return (x * number + 1).relu()
-        for k in range(70):
-            did(step, 2.0 if k < 36 else k * 0.5)
-        """,
+        "for k in range(70): did(lambda: (x * (2.0 if k < 36 else k * 0.5) + 1).relu())",
         SMALL + "R{4,5}n{30}R{4}",
     ),
     # Each size is a graph of its own; a family's count together.
     "sizes of a small graph": (
         """
-        def step(size):
-            return (x[:size] * 2 + 1).relu()
-        for k in range(60):
-            did(step, 4 + k % 6)
-        for k in range(40):
-            did(step, 11)
-        for k in range(6):
-            did(step, 4 + k)
+    for size in [4 + k % 6 for k in range(60)] + [11] * 40 + [*range(4, 10)]:
+        did(lambda: (x[:size] * 2 + 1).relu())
         """,
         None,
     ),
-    "sizes of a larger graph": (
-        """
-        big = torch.arange(400.0).to("hpu")
-        def step(size):
-            y = big[:size]
-            for _ in range(20):
-                y = (y + 1).relu()
-            return y
-        for k in range(140):
-            did(step, 200 + k)
-        """,
-        None,
-    ),
-    "a large graph": (
-        """
-        def step():
-            y = x
-            for _ in range(150):
-                y = (y + 1).relu()
-            return y
-        for _ in range(24):
-            did(step)
-        """,
-        "[-n]n{14,15}R{8,9}",
-    ),
+    "sizes of a larger graph": ("for k in range(140): did(lambda: chain(big[:200 + k], 20))", None),
+    "a large graph": ("for _ in range(24): did(lambda: chain(x, 150))", "[-n]n{14,15}R{8,9}"),
     "a captured graph": (
         """
-        def step():
-            return (x * 2 + 1).relu().neg().abs()
-        graph = torch.hpu.HPUGraph()
-        with torch.hpu.graph(graph):
-            step()
-        for _ in range(32):
-            did(graph.replay)
+    graph = torch.hpu.HPUGraph()
+    with torch.hpu.graph(graph):
+        (x * 2 + 1).relu().neg().abs()
+    for _ in range(32):
+        did(graph.replay)
         """,
         "n{29}R{3}",
     ),
     "an inference graph": (
         """
-        model = torch.nn.Linear(12, 12).to("hpu")
-        with torch.no_grad():
-            wrapped = torch.hpu.wrap_in_hpu_graph(model)
-            for _ in range(40):
-                did(wrapped, x)
+    wrapped = torch.hpu.wrap_in_hpu_graph(torch.nn.Linear(12, 12).to("hpu"))
+    with torch.no_grad():
+        for _ in range(40):
+            did(lambda: wrapped(x))
         """,
         None,
     ),
@@ -115,8 +74,7 @@ def run_programs(script, programs, patient, **environment):
     """What each of them did."""
     code = f"    PATIENT = {patient}" + COMMON
     for text in programs:
-        body = "\n".join(line.removeprefix("    ") for line in text.splitlines())
-        code += f"{body}\n    print(''.join(taken))\n    taken.clear()\n    openhpu.wait_for_recipes()\n"
+        code += f"    {text}\n    print(''.join(taken))\n    taken.clear()\n    openhpu.wait_for_recipes()\n"
     environment = {"OPENHPU_COMPILE": "background", "PT_HPU_RECIPE_CACHE_CONFIG": "", **environment}
     return script(code, warnings="ignore", timeout=900, **environment).out.splitlines()
 

@@ -1,13 +1,14 @@
 """torch.compile and HPU graphs in eager mode through compiled recipes. Few compilations, for which the calls wait."""
 
 import contextlib
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.hpu.support import to_cpu
+from tests.hpu.support import compiled, to_cpu
 
 pytestmark = pytest.mark.usefixtures("compiled_graphs")
 
@@ -48,69 +49,63 @@ def graphed(work):
     """`work` as an HPU graph: the first call runs it, the second captures it, later ones replay it."""
     graph, results = torch.hpu.HPUGraph(), []
 
-    def call(*args):
+    def call():
         if len(results) == 2:
             graph.replay()
         else:
             with torch.hpu.graph(graph) if results else contextlib.nullcontext():
-                results.append(work(*args))
+                results.append(work())
         return results[-1]
 
     return call
 
 
-def losses(wrap_model, wrap_step, calls, after=lambda k: None):
+def trained(counted, wrap_model=lambda model: model, wrap_step=lambda step: step):
+    """The losses of five steps and what the model is then, and the counters."""
     model, *rest = setting()
-    call, work = wrap_model(model), wrap_step(step)
+    do = wrap_step(partial(step, wrap_model(model), *rest))
     torch.manual_seed(3)
-    out = []
-    for k in range(calls):
-        out.append(work(call, *rest).item())
-        after(k)
-    return out, to_cpu(list(model.state_dict().values()))
+    with counted() as moved:
+        losses = [do().item() for _ in range(5)]
+    return (losses, to_cpu(list(model.state_dict().values()))), moved
 
 
 def test_training_is_that_of_eager_mode(counted):
     """A model compiled by torch.compile, and an HPU graph of the whole step: the same losses, dropout included."""
-    expected = losses(lambda m: m, lambda s: s, 5)
-    with counted() as moved:
-        compiled = losses(lambda m: torch.compile(m, backend="hpu_backend", fullgraph=True), lambda s: s, 5)
+    expected, _ = trained(counted)
+    found, moved = trained(counted, partial(compiled, fullgraph=True))
     assert moved["recipes_compiled"] >= 2 and moved["ops_in_recipes"] > 0
-    torch.testing.assert_close(compiled, expected, rtol=1e-3, atol=1e-4)
-    with counted() as moved:
-        whole = losses(lambda m: m, graphed, 5)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
+    found, moved = trained(counted, wrap_step=graphed)
     assert moved["recipes_compiled"] == 1 and moved["ops_in_recipes"] > 0
-    torch.testing.assert_close(whole, expected, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
 
-def test_later_calls_are_recipes_only(counted):
+def test_wrapped_functions_use_recipes_on_other_memory(counted):
     def work(x, total):
         total += x.sum()
-        y = (x * 2).tanh()
-        return y, y.t(), x[1:], (x @ x.t()).softmax(-1)
+        return x * 2 + 1, x[1:]
 
-    f = torch.compile(work, backend="hpu_backend")
-    for k in range(3):
-        x_cpu, total_cpu = torch.full((3, 4), k / 4), torch.tensor(1.0)
-        x, total = x_cpu.to("hpu"), total_cpu.to("hpu")
-        expected = work(x_cpu, total_cpu)
-        torch.hpu.synchronize()
+    graphed = torch.hpu.wrap_in_hpu_graph_func(work, disable_tensor_cache=True)
+    kept = []
+    for k in range(4):
+        x, total = torch.full((3,), float(k), device="hpu"), torch.tensor(10.0, device="hpu")
         with counted() as moved:
-            actual = f(x, total)
+            kept.append(graphed(x, total))
             torch.hpu.synchronize()
-        torch.testing.assert_close(to_cpu(actual), expected)
-        assert total.item() == total_cpu.item()
-        assert actual[1].data_ptr() == actual[0].data_ptr() and actual[2].data_ptr() == x[1:].data_ptr()
-    assert moved["recipe_hits"] == moved["graph_replays"] == 1
-    assert moved["ops_node_by_node"] == moved["ops_submitted"] == moved["ops_recorded"] == 0
+        assert k == 0 or (moved["recipe_hits"], moved["ops_node_by_node"]) == (1, 0)
+        assert total.item() == 10 + 3 * k
+    assert [(y.tolist(), rest.tolist()) for y, rest in kept] == [([2 * k + 1] * 3, [k] * 2) for k in range(4)]
 
 
-def compiled_for(sizes, factor, counted, **options):
-    """Recipes made for each of the sizes, of which each is right in the call that compiles and in the next."""
-    f = torch.compile(
-        lambda x: ((x * factor).exp() + x.shape[0]).sum(0), backend="hpu_backend", dynamic=True, **options
-    )
-    compiled = []
+@pytest.mark.parametrize("static", [False, True])
+def test_one_recipe_for_all_sizes_or_one_for_each(static, counted):
+    def work(x):
+        return ((x * (2 + static)).exp() + x.shape[0]).sum(0)
+
+    sizes = (3, 5, 8, 13, 5 if static else 21)
+    f = compiled(work, dynamic=True, options={"force_static_compile": static})
+    made = []
     for n in sizes:
         x = torch.linspace(0, 1, n * 2).view(n, 2)
         given = x.to("hpu")
@@ -118,22 +113,18 @@ def compiled_for(sizes, factor, counted, **options):
         with counted() as moved:
             results = f(given), f(given)
             torch.hpu.synchronize()
-        compiled.append(moved["recipes_compiled"])
+        made.append(moved["recipes_compiled"])
         for result in results:
-            torch.testing.assert_close(result.cpu(), ((x * factor).exp() + n).sum(0))
-    return compiled
-
-
-def test_one_recipe_for_all_sizes(counted):
-    compiled = compiled_for((3, 5, 8, 13, 21), 2, counted)
-    assert compiled[3:] == [0, 0]  # what differs by size is known by then
+            torch.testing.assert_close(result.cpu(), work(x))
+    # What differs by size is known after three.
+    assert made[2:] == [1, 1, 0] if static else made[3:] == [0, 0]
 
 
 def test_weights_as_constants(compiled_graphs, counted):
     """A recipe that holds the weights; after a write to one, a recipe that takes them all."""
     model, _, x, _ = setting()
     reference = setting("cpu")[0].eval()
-    f = torch.compile(model.eval(), backend="hpu_backend", options={"use_graph_freezing": True})
+    f = compiled(model.eval(), options={"use_graph_freezing": True})
 
     def check(k):
         given = x * k
@@ -158,11 +149,6 @@ def test_weights_as_constants(compiled_graphs, counted):
     assert captured.describe()["constants"] == 0
     moved = check(0.5)
     assert moved["graph_replays"] == 1 and moved["ops_node_by_node"] == moved["recipes_compiled"] == 0
-
-
-def test_a_recipe_for_each_size(counted):
-    compiled = compiled_for((3, 5, 8, 13, 5), 3, counted, options={"force_static_compile": True})
-    assert compiled[-3:] == [1, 1, 0]
 
 
 class Through(TorchDispatchMode):

@@ -1,10 +1,9 @@
-"""A compiler that fails, dies, or finds a cache that it cannot use: right results, and one warning that says why."""
+"""A compiler that fails or does not answer: right results, and one warning that says why."""
 
 import pytest
 
 # A program that recurs, and a second one; `done` waits for the compiler and says what ran.
 COMMON = """
-    import signal
     from pathlib import Path
     x = torch.arange(6.0, device="hpu")
     def first():
@@ -21,11 +20,7 @@ COMMON = """
         assert program() == expected
         return openhpu.counters()["recipe_hits"] - before
     def children():
-        pid = os.getpid()
-        found = []
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            found += (task / "children").read_text().split()
-        return [int(p) for p in found]
+        return [pid for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
 """
 MODE = {"OPENHPU_COMPILE": "background", "warnings": "always"}
 
@@ -99,51 +94,8 @@ def test_a_listener_may_read_tensors_while_the_script_waits_for_the_compiler(run
     assert (result.out, warnings_in(result)) == ("True {75.0}", [])
 
 
-def test_a_killed_compiler_costs_its_graph_and_the_next_one_is_compiled(run):
-    code = """
-    for _ in range(3):
-        first()
-    from openhpu.compiler.client import client as graphs
-    while graphs._compilations._service._current is None:  # until the process has been given the graph
-        time.sleep(0.01)
-    os.kill(children()[0], signal.SIGKILL)
-    print(repeat(first, FIRST), repeat(second, SECOND), len(openhpu.recipes()))
-    """
-    result = run(code)
-    assert result.out == "0 1 1"
-    (warning,) = warnings_in(result)
-    assert "was killed by signal 9" in warning
-
-
-RECIPE = "    print(repeat(first, FIRST), len(children()))"
-
-
-def recipes_in(folder):
-    return [path for path in folder.iterdir() if len(path.name) == 64]
-
-
 def test_the_recipe_cache_between_processes(run, tmp_path):
-    folder = tmp_path / "cache"
-    environment = {"PT_HPU_RECIPE_CACHE_CONFIG": str(folder)}
-    made = run(RECIPE, **environment)
-    assert (made.out, warnings_in(made)) == ("1 1", [])
-    (recipe,) = recipes_in(folder)
-    assert folder.stat().st_mode & 0o077 == 0
-
-    found = run(RECIPE, **environment)  # without a compiler's process
-    assert (found.out, warnings_in(found)) == ("1 0", [])
-
-    library = recipe / "recipe.so"
-    content = bytearray(library.read_bytes())
-    content[len(content) // 2] ^= 1
-    library.write_bytes(content)
-    tampered = run(RECIPE, **environment)
-    assert tampered.out == "1 1"
-    (warning,) = warnings_in(tampered)
-    assert "recipe.so has changed since it was compiled" in warning
-    (recipe,) = recipes_in(folder)
-
-    folder.chmod(0o777)
-    refused = run("    print(repeat(first, FIRST))", CXX="/bin/false", **environment)
-    assert refused.out == "0"
-    assert any("others may write there" in warning for warning in warnings_in(refused))
+    code = "    print(repeat(first, FIRST), len(children()))"
+    for processes in (1, 0):  # the second script finds the recipe, and needs no compiler's process
+        result = run(code, PT_HPU_RECIPE_CACHE_CONFIG=str(tmp_path / "cache"))
+        assert (result.out, warnings_in(result)) == (f"1 {processes}", [])

@@ -1,7 +1,6 @@
 """Graphs that ran as recipes: the values of the CPU, whatever aliases what. One compilation for many programs."""
 
 import itertools
-import warnings
 
 import pytest
 import torch
@@ -133,6 +132,7 @@ def test_an_error_in_a_recipe_is_raised_and_the_device_goes_on(counted):
     assert look(good).tolist() == [[5.0, 7], [9, 11]]
 
 
+@pytest.mark.filterwarnings("ignore")  # it runs node by node, and says so
 @pytest.mark.parametrize("count", [2, 3])
 def test_tensors_that_change_places_get_what_the_others_had(count):
     given = [torch.full((64, 64), float(k), device="hpu") for k in range(count)]
@@ -144,9 +144,7 @@ def test_tensors_that_change_places_get_what_the_others_had(count):
             to.copy_(source)
         given[-1].copy_(kept)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it runs node by node, and says so
-        for turn in range(1, 6):
-            rotate()
-            torch.hpu.synchronize()
-            assert [t.unique().tolist() for t in given] == [[float((k + turn) % count)] for k in range(count)]
+    for turn in range(1, 6):
+        rotate()
+        torch.hpu.synchronize()
+        assert [t.unique().tolist() for t in given] == [[float((k + turn) % count)] for k in range(count)]

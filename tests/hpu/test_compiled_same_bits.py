@@ -61,26 +61,20 @@ MANY = ("AdamW", "Adam, weight decay", "Adam, tensor")
 def test_updates_of_optimizers(dtype, many):
     """The second step of all of them in one graph; steps are large, so that each rounding shows. Where the parameters
     are many, recipes call the device's kernel."""
-    names, steps = [], []
     sizes = SIZES * 8 if many else SIZES
     optimizers = {name: OPTIMIZERS[name] for name in (MANY if many else OPTIMIZERS)}
-    generator = torch.Generator().manual_seed(1)
+    names = [f"{name}, {size}" for name in optimizers for size in sizes]
 
-    def random(size):
-        return torch.randn(size, generator=generator, dtype=torch.float64)
-
-    for name, (kind, options) in optimizers.items():
-        start, grads = [random(size) for size in sizes], [[random(size) for size in sizes] for _ in range(2)]
-        names += [f"{name}, {size}" for size in sizes]
-        steps.append((kind, {"lr": 0.7, **options}, start, grads))
+    def random():
+        return [torch.randn(size, dtype=torch.float64).to("hpu", dtype) for size in sizes]
 
     def prepare():
+        torch.manual_seed(1)
         made = []
-        for kind, options, start, grads in steps:
-            params = [torch.nn.Parameter(p.to("hpu", dtype)) for p in start]
-            grads = [[g.to("hpu", dtype) for g in step] for step in grads]
-            made.append((params, kind(params, **options), grads))
-            update(params, made[-1][1], grads[0])  # so that there is a state
+        for kind, options in optimizers.values():
+            params, first, second = [torch.nn.Parameter(p) for p in random()], random(), random()
+            made.append((params, kind(params, **{"lr": 0.7, **options}), second))
+            update(params, made[-1][1], first)  # so that there is a state
         return made
 
     def update(params, optimizer, grads):
@@ -90,15 +84,15 @@ def test_updates_of_optimizers(dtype, many):
         return [p.detach().clone() for p in params]
 
     def run(made):
-        return [t for params, optimizer, grads in made for t in update(params, optimizer, grads[1])]
+        return [t for params, optimizer, grads in made for t in update(params, optimizer, grads)]
 
     assert_equal_bits(names, *run_both_ways(prepare, run))
     assert openhpu.recipes()[0].external_kernels == (len(MANY) if many else 0)
 
 
 def _operands(n):
-    generator = torch.Generator().manual_seed(2)
-    x, y, z, u = (torch.randn(n, generator=generator).to("hpu") for _ in range(4))
+    torch.manual_seed(2)
+    x, y, z, u = (torch.randn(n).to("hpu") for _ in range(4))
     return x, y, z, u.abs().clamp(0.01, 0.99)
 
 
@@ -160,10 +154,9 @@ def test_arithmetic(n):
 
 def test_sums_over_indices_are_added_in_order():
     """Recipes that add to places which tensors name do so on one thread, in the order of the CPU's kernels."""
-    generator = torch.Generator().manual_seed(5)
-    rows = torch.randn(4000, 96, generator=generator).exp().to("hpu")  # 1.5 MB: a recipe of several threads
-    index = torch.randint(5, (4000,), generator=generator).to("hpu")
-    start = torch.randn(5, 96, generator=generator).to("hpu")
+    rows = torch.randn(4000, 96).exp().to("hpu")  # 1.5 MB: a recipe of several threads
+    index = torch.randint(5, (4000,)).to("hpu")
+    start = torch.randn(5, 96).to("hpu")
 
     def run(_):
         return [

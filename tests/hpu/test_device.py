@@ -8,8 +8,6 @@ def test_hpu_is_the_accelerator():
     assert torch.accelerator.current_accelerator() == torch.device("hpu")
     assert torch.accelerator.device_count() == torch.hpu.device_count()
     assert torch.accelerator.current_device_index() == 0
-    assert torch.get_device_module("hpu") is torch.hpu
-    assert torch.get_device_module() is torch.hpu
 
 
 def test_numbers_mean_hpu_devices():

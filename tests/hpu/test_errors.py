@@ -1,6 +1,7 @@
 """Bad input: a clear Python error naming cause and remedy, never a crash, and the device usable afterwards."""
 
 import re
+from functools import partial
 
 import pytest
 import torch
@@ -13,9 +14,12 @@ from .support import line
 F = nn.functional
 
 
+@pytest.fixture(autouse=True)
 def usable():
-    """Whether the device still computes."""
-    return (torch.ones(3, device="hpu") + 1).tolist() == [2.0] * 3
+    """The device still computes after each test."""
+    yield
+    assert torch.hpu.current_device() == 0
+    assert (torch.ones(3, device="hpu") + 1).tolist() == [2.0] * 3
 
 
 @pytest.fixture
@@ -56,7 +60,6 @@ def test_the_error_of_a_queued_kernel_surfaces_at_the_next_synchronisation(read,
     assert "aten::index_select" in text  # what embedding is made of, on the CPU as well
     assert re.search(rf"{re.escape(__file__)}\", line {number}\b", text)
     torch.hpu.synchronize()  # reported once
-    assert usable()
 
 
 def test_only_the_first_error_is_reported(queued_failure):
@@ -88,7 +91,6 @@ def test_an_error_at_first_sight_is_raised_by_the_call_itself():
     with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
         x.gather(5, index)
     torch.hpu.synchronize()
-    assert usable()
 
 
 @pytest.mark.usefixtures("strict_indices")
@@ -112,7 +114,6 @@ def test_an_error_of_backward_carries_the_line_of_its_forward(wait):
     text = str(caught.value)
     assert "aten::scatter_add" in text or "aten::gather_backward" in text
     assert f'{__file__}", line {where}' in text
-    assert usable()
 
 
 MIXED = {
@@ -141,7 +142,6 @@ def test_operands_on_different_devices_are_refused(name, attempt):
             MIXED[name](x, c)
         assert "hpu" in str(caught.value)
         assert "cpu" in str(caught.value)
-    assert usable()
 
 
 def test_the_device_error_names_operator_and_argument():
@@ -151,38 +151,34 @@ def test_the_device_error_names_operator_and_argument():
     assert "mm" in str(caught.value)
 
 
+MAKERS = (
+    (torch.ones, 1), (torch.empty, 1), (torch.arange, 3), (torch.rand, 3), (torch.tensor, [1.0]),
+    (torch.UntypedStorage, 4), (partial(nn.Linear, 2), 2),
+)  # fmt: skip
+TAKERS = (
+    torch.hpu.set_device, torch.hpu.synchronize, torch.hpu.memory_stats, torch.hpu.get_rng_state,
+    torch.accelerator.set_device_index, torch.ones(1).hpu, nn.Linear(2, 2).hpu,
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    "make",
+    "use",
     [
-        lambda: torch.ones(1, device="hpu:8"),
-        lambda: torch.empty(1, device="hpu:8"),
+        *(partial(maker, size, device="hpu:8") for maker, size in MAKERS),
+        *(partial(taker, 8) for taker in TAKERS),
         lambda: torch.ones(1).to("hpu:8"),
         lambda: torch.ones(1, device="hpu").to("hpu:8"),
-        lambda: torch.hpu.set_device(8),
-        lambda: torch.hpu.synchronize(8),
-        lambda: torch.hpu.memory_stats(8),
         lambda: torch.hpu.device(8).__enter__(),
         lambda: torch.Stream(device="hpu:8"),
         lambda: torch.Generator(device="hpu:8"),
-        lambda: torch.hpu.get_rng_state(8),
-        lambda: torch.accelerator.set_device_index(8),
-        lambda: torch.nn.Linear(2, 2, device="hpu:8"),
-        lambda: torch.ones(1).hpu(8),
-        lambda: torch.nn.Linear(2, 2).hpu(8),
-        lambda: torch.arange(3, device="hpu:8"),
-        lambda: torch.rand(3, device="hpu:8"),
-        lambda: torch.tensor([1.0], device="hpu:8"),
-        lambda: torch.UntypedStorage(4, device="hpu:8"),
     ],
 )
-def test_a_wrong_device_index_is_an_error_that_says_what_there_is(make):
+def test_a_wrong_device_index_is_an_error_that_says_what_there_is(use):
     with pytest.raises((RuntimeError, AssertionError, ValueError)) as caught:
-        make()
+        use()
     text = str(caught.value)
     assert "8" in text
     assert re.search(r"out of range|invalid|1 device", text, re.IGNORECASE), text
-    assert torch.hpu.current_device() == 0
-    assert usable()
 
 
 def test_an_operator_without_any_kernel_names_the_remedy():
@@ -198,7 +194,6 @@ def test_an_unsupported_layout_is_an_error_not_a_crash():
         torch.ones(2, 2).to_sparse_csr().to("hpu")
     with pytest.raises((RuntimeError, NotImplementedError)):
         torch.ones(2, 2).to_mkldnn().to("hpu")
-    assert usable()
 
 
 def test_the_warning_of_a_queued_kernel_reaches_the_script_at_the_next_synchronisation():

@@ -8,7 +8,7 @@ import torch
 import openhpu
 from openhpu import events
 
-from .support import heard
+from .support import heard, listening
 
 
 @pytest.fixture
@@ -116,21 +116,14 @@ def test_a_listener_that_raises_does_not_change_the_program_or_the_next_listener
         raise ValueError("listener")
 
     found = []
-    subscriptions = [events.subscribe("copy", listener) for listener in (broken, found.append)]
-    try:
+    with listening(("copy", broken), ("copy", found.append)):
         assert torch.ones(2).to("hpu").tolist() == [1.0, 1.0]
-    finally:
-        for subscription in subscriptions:
-            events.unsubscribe(subscription)
     assert found
     assert "listener" in capsys.readouterr().err
 
 
 def test_a_listener_may_use_the_device():
     found = []
-    subscription = events.subscribe("blocking_read", lambda event: found.append(torch.ones(2, device="hpu") + 1))
-    try:
+    with listening(("blocking_read", lambda event: found.append(torch.ones(2, device="hpu") + 1))):
         torch.ones(3, device="hpu").sum().item()
-    finally:
-        events.unsubscribe(subscription)
     assert found[0].tolist() == [2.0, 2.0]

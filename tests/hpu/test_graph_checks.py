@@ -2,15 +2,14 @@
 
 import types
 import warnings
-from collections import Counter
 
 import pytest
 import torch
 from torch import nn
 
-from openhpu import events, settings
+from openhpu import settings
 from openhpu.capture.hpu_graphs import check, compared
-from tests.hpu.support import capture, memory_in_use
+from tests.hpu.support import capture, listening, memory_in_use
 
 wrap, wrap_function = torch.hpu.wrap_in_hpu_graph, torch.hpu.wrap_in_hpu_graph_func
 make_graphed, ModuleCacher = torch.hpu.make_graphed_callables, torch.hpu.ModuleCacher
@@ -22,13 +21,16 @@ def seen():
     """The events of checks, which are on; each is (outcome, operator, text)."""
     compared._said.clear()
     found = []
-    subscription = events.subscribe(
-        "graph_check", lambda e: found.append((e.params["outcome"], e.params["op"], e.params["text"], e.site))
-    )
-    with settings.overridden("OPENHPU_CHECK_GRAPHS", True), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
+
+    def hear(event):
+        found.append((*(event.params[name] for name in ("outcome", "op", "text")), event.site))
+
+    with (
+        listening(("graph_check", hear)),
+        settings.overridden("OPENHPU_CHECK_GRAPHS", True),
+        warnings.catch_warnings(action="ignore", category=RuntimeWarning),
+    ):
         yield found
-    events.unsubscribe(subscription)
     check._held.suspects.clear()
 
 
@@ -265,29 +267,20 @@ RIGHT = (
     loop_with_one_name, read_before_the_next_call, clones, key_value_cache, updates_in_place,
     graphs_that_share_arguments_and_results, by_hand,
 )  # fmt: skip
-TRAINED = {
-    "make_graphed_callables": lambda model: make_graphed(model, (torch.zeros(4, 4, device="hpu"),)),
-    "ModuleCacher": ModuleCacher(),
+RIGHT = {script.__name__: script for script in RIGHT} | {
+    "make_graphed_callables": lambda: training(lambda model: make_graphed(model, (torch.zeros(4, 4, device="hpu"),))),
+    "ModuleCacher": lambda: training(ModuleCacher()),
 }
 
 
-def equal_with_and_without(seen, script):
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_script_is_as_it_would_be_without(seen, name):
     torch.manual_seed(1)
-    checked = script()
-    assert Counter(one[0] for one in seen).keys() == {"equal"}, seen
+    checked = RIGHT[name]()
+    assert {one[0] for one in seen} == {"equal"}, seen
     with settings.overridden("OPENHPU_CHECK_GRAPHS", False):
         torch.manual_seed(1)
-        assert script() == checked
-
-
-@pytest.mark.parametrize("script", RIGHT, ids=lambda script: script.__name__)
-def test_a_right_script_is_as_it_would_be_without(seen, script):
-    equal_with_and_without(seen, script)
-
-
-@pytest.mark.parametrize("name", TRAINED)
-def test_right_training_is_as_it_would_be_without(seen, name):
-    equal_with_and_without(seen, lambda: training(TRAINED[name]))
+        assert RIGHT[name]() == checked
 
 
 def test_python_state_and_memory_are_as_without(seen):

@@ -28,32 +28,29 @@ def x():
     return torch.randn(2, 3, 8, 8, device="hpu")
 
 
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_parameters_are_constants_and_inputs_are_not(x, mode):
+def _halve(model, x):
+    model[3].weight.mul_(0.5)
+    return model(x)
+
+
+@pytest.mark.parametrize(
+    ("mode", "work", "count"),
+    [
+        # Weight and bias of three layers; not the input, nor the running statistics.
+        (torch.no_grad, nn.Module.__call__, 6),
+        (torch.inference_mode, nn.Module.__call__, 6),
+        (torch.no_grad, _halve, 5),
+        (torch.enable_grad, nn.Module.__call__, 0),
+    ],
+)
+def test_parameters_that_the_graph_does_not_write_are_constants_of_inference(x, mode, work, count):
     model = _model()
     with mode():
-        graph, _ = capture(lambda: model(x))
-    assert _constants(graph) == 6  # weight and bias of three layers; not the input, nor the running statistics
+        graph, _ = capture(lambda: work(model, x))
+    assert _constants(graph) == count
     x.zero_()
     graph.replay()
-    assert _constants(graph) == 6
-
-
-def test_training_has_none(x):
-    graph, _ = capture(lambda: _model()(x))
-    assert _constants(graph) == 0
-
-
-def test_what_the_graph_writes_is_none(x):
-    model = nn.Linear(8, 8).to("hpu")
-
-    def step():
-        model.weight.mul_(0.5)
-        return model(x)
-
-    with torch.no_grad():
-        graph, _ = capture(step)
-    assert _constants(graph) == 1  # the bias
+    assert _constants(graph) == count
 
 
 def test_a_weight_that_is_given_with_each_replay_is_none(x):
@@ -170,26 +167,17 @@ def _expected(model, x):
         return plain(x.cpu())
 
 
-@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("way", ["captured", "wrapped", "outside of graphs"])
 @pytest.mark.parametrize("write", [*WRITES][:6])
-def test_a_write_to_a_marked_tensor_is_seen(x, marked, write, wrapped):
+def test_a_write_to_a_marked_tensor_is_seen(x, marked, write, way):
     model = marked(_model())
-    if wrapped:
-        torch.hpu.wrap_in_hpu_graph(model)
-    else:
+    if way == "captured":
         graph, out = _inference(model, x)
+    elif way == "wrapped":
+        torch.hpu.wrap_in_hpu_graph(model)
     with torch.no_grad():
         for change in (lambda model: None, WRITES[write], WRITES["view"]):
             change(model)
-            for _ in range(2):
-                y = model(x) if wrapped else (graph.replay(), out)[1]
-                torch.testing.assert_close(y.cpu(), _expected(model, x), rtol=1e-4, atol=1e-5)
-
-
-def test_a_write_to_a_marked_tensor_outside_of_graphs(x, marked):
-    model = marked(_model())
-    with torch.no_grad():
-        for write in (lambda model: None, WRITES["in place"], WRITES["view"], WRITES["from the host"]):
-            write(model)
             for _ in range(3):
-                torch.testing.assert_close(model(x).cpu(), _expected(model, x), rtol=1e-4, atol=1e-5)
+                y = (graph.replay(), out)[1] if way == "captured" else model(x)
+                torch.testing.assert_close(y.cpu(), _expected(model, x), rtol=1e-4, atol=1e-5)

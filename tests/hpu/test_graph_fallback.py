@@ -1,7 +1,6 @@
 """What no graph can hold runs without one: one warning with its line, and nothing is left of the attempt."""
 
 import random
-import warnings
 
 import numpy as np
 import pytest
@@ -40,12 +39,8 @@ def seed():
 
 
 def states():
-    return (
-        torch.get_rng_state().tolist(),
-        torch.hpu.get_rng_state().tolist(),
-        random.getstate(),
-        np.random.rand(3).tolist(),
-    )
+    states = torch.get_rng_state().tolist(), torch.hpu.get_rng_state().tolist()
+    return *states, random.getstate(), np.random.rand(3).tolist()
 
 
 def pair():
@@ -66,18 +61,20 @@ def same(plain, graphed, *inputs):
     assert not torch.hpu.is_current_stream_capturing()
 
 
-def test_a_module_that_reads_runs_as_it_is(level):
+@pytest.mark.parametrize("way", ["wrap_in_hpu_graph", "make_graphed_callables"])
+def test_a_module_that_reads_runs_as_it_is(way, level):
     plain, graphed = pair()
-    wrap(graphed)
     x, y = torch.ones(2, 4, device="hpu"), torch.ones(3, 4, device="hpu")
-    with torch.no_grad(), pytest.warns(RuntimeWarning, match="runs without a graph") as warned:
+    training = way == "make_graphed_callables"
+    with torch.set_grad_enabled(training), pytest.warns(RuntimeWarning, match="runs without a graph") as warned:
+        assert (make_graphed(graphed, (x,)) if training else wrap(graphed)) is graphed
         same(plain, graphed, x, x, y, x)
-    assert len(warned) == 1
-    text = str(warned[0].message)
-    assert text.startswith(
-        "wrap_in_hpu_graph: Reads.forward runs without a graph, as it is: aten::item is not supported"
-    )
+    (text,) = [str(one.message) for one in warned]
+    assert text.startswith(f"{way}: Reads.forward runs without a graph, as it is: aten::item is not supported")
     assert f'test_graph_fallback.py", line {READ}.' in text
+    if training:
+        graphed(x).sum().backward()
+        assert graphed.linear.weight.grad is not None
 
 
 def test_what_can_be_captured_still_is(counted):
@@ -142,24 +139,12 @@ def test_nothing_is_kept_of_a_capture_that_failed(level):
     kept.clear()
     before = memory_in_use()
     graphed = wrap_function(work)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with pytest.warns(RuntimeWarning):
         result = graphed(x)
     assert result.item() == 1 << 16
     assert [t.tolist()[:2] for t in kept] == [[1.0, 1.0]] * 2  # what the attempt left to the script is whole
     del result, kept[:]
     assert memory_in_use() == before
-
-
-def test_graphed_callables(level):
-    plain, graphed = pair()
-    x = torch.ones(2, 4, device="hpu")
-    with pytest.warns(RuntimeWarning, match=rf"make_graphed_callables: Reads\.forward.*aten::item.*{READ}") as warned:
-        assert make_graphed(graphed, (x,)) is graphed
-        same(plain, graphed, x, x)
-    assert len(warned) == 1
-    graphed(x).sum().backward()
-    assert graphed.linear.weight.grad is not None
 
 
 class ReadsInBackward(torch.autograd.Function):
