@@ -29,7 +29,7 @@ def seen():
         warnings.simplefilter("ignore", RuntimeWarning)
         yield found
     events.unsubscribe(subscription)
-    check._held.suspects.clear()
+    check._suspects.clear()
 
 
 def ones(*sizes, value=1.0):
