@@ -13,10 +13,7 @@ MOMENTARY = (
     "compiler/inductor/dropped_stores.py",
     "compiler/inductor/inductor.py",
     "compiler/inductor/kernel_marks.py",
-    "compiler/inductor/strides.py",
     "compiler/inductor/toolchain.py",
-    "compiler/inductor/vector_exp.py",
-    "compiler/inductor/vector_random.py",
     "capture/torch_compile/in_place.py",
 )
 
