@@ -44,7 +44,7 @@ def test_wrong_options(options, message):
 
 def test_all_of_gaudis_options_are_accepted():
     assert len(OPTIONS) == 18
-    given = {name: settings.get(variable) for name, variable in OPTIONS.items()}
+    given = {name: settings.get(row.name) for name, row in OPTIONS.items()}
     for flip in (False, True):
         f = compiled(
             lambda x: nn.functional.gelu(x) + 1,
@@ -61,7 +61,7 @@ def test_which_options_have_an_effect():
     """Those that the backend reads are those that the table of settings calls effective, and no others."""
     sources = Path(options_module.__file__).parent.glob("*.py")
     read = {name for source in sources for name in re.findall(r"(?:options|settings)\.(\w+)", source.read_text())}
-    assert read & OPTIONS.keys() == {name for name, variable in OPTIONS.items() if settings.find(variable).effective}
+    assert read & OPTIONS.keys() == {name for name, row in OPTIONS.items() if row.effective}
 
 
 def test_the_document_says_so():
@@ -70,8 +70,7 @@ def test_the_document_says_so():
         if row.startswith("| `"):
             name, variable, default, effect = (cell.strip(" `") for cell in row.strip("|").split(" | "))
             rows[name] = variable, default, not effect.startswith("None:")
-    found = {name: settings.find(variable) for name, variable in OPTIONS.items()}
-    assert rows == {name: (row.name, row.show_default(), row.effective) for name, row in found.items()}
+    assert rows == {name: (row.name, row.show_default(), row.effective) for name, row in OPTIONS.items()}
 
 
 def test_environment_and_argument(monkeypatch):

@@ -31,7 +31,7 @@ def seen():
         warnings.catch_warnings(action="ignore", category=RuntimeWarning),
     ):
         yield found
-    check._held.suspects.clear()
+    check._suspects.clear()
 
 
 def ones(*sizes, value=1.0):

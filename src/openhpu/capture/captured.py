@@ -48,8 +48,7 @@ class Inputs:
         self.identity = not self.flat and len(self.places) == len(args)
 
     def _add(self, i: int, arg: torch.Tensor, seen: set[int], written: bool) -> None:
-        arg = arg.detach()
-        tensor = arg
+        tensor = arg = arg.detach()
         if arg.stride() != make_contiguous_strides_for(arg.size()):  # also in dimensions of size 1
             self.flat[i] = (arg.size(), arg.stride())
             tensor = _span(arg)
@@ -59,11 +58,7 @@ class Inputs:
             if written:
                 self._copied.append((i, tensor))
         seen.add(address)
-        if i in self.flat:
-            sizes, strides = self.flat[i]
-            self.static[i] = tensor.as_strided(sizes, strides, 0)
-        else:
-            self.static[i] = tensor
+        self.static[i] = tensor.as_strided(*self.flat[i], 0) if i in self.flat else tensor
         self._owners[tensor.untyped_storage().data_ptr()] = i
         self.tensors.append(tensor)
 

@@ -41,12 +41,12 @@ def compile_recipe(
     directory.mkdir(parents=True, exist_ok=True)
     program = Program(description)
     with temporary_folder(".building-", directory) as work:
-        with _threads(description["threads"]), _quiet():
+        with _quietly(description["threads"]):
             graph, inputs = trace(program, inductor.decompositions())
             passes.run(graph)
             try:
                 arguments = constants.compile_in(program, graph, inputs)
-                library = inductor.build(graph, arguments, description["threads"], work)
+                kernels, external_kernels = inductor.build(graph, arguments, description["threads"], work)
             except OSError:
                 raise
             except Exception as error:  # Inductor's and the C++ compiler's are of many kinds
@@ -57,9 +57,8 @@ def compile_recipe(
                 raise CannotCompile(f"Inductor: {_reason(error)}", scalars=program.plan.scalars) from error
             note_guards(program, inputs)
         known = constants.slots(program)
-        kept = {path.name for path in library.files.values()}
         for path in work.iterdir():
-            if path.name not in kept and not (keep_sources and path.suffix == ".cpp"):
+            if path.name not in inductor.FILES and not (keep_sources and path.suffix == ".cpp"):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         (work / PROGRAM).write_text(program.text)
         manifest = Manifest(
@@ -73,8 +72,8 @@ def compile_recipe(
             counted=tuple(program.counted),
             overflowing=tuple(program.overflowing),
             nodes=len(description["nodes"]),
-            kernels=library.kernels,
-            external_kernels=library.external_kernels,
+            kernels=kernels,
+            external_kernels=external_kernels,
             torch=torch_build(),
             isa=vector_isa(),
             threads=description["threads"],
@@ -87,36 +86,23 @@ def compile_recipe(
 
 def _reason(error: Exception) -> str:
     """The kind of error and its first lines; for a compiler, whose text begins with its command, its error lines."""
-    text = str(error)
-    if "\nCommand:\n" in text and "\nOutput:\n" in text:
-        head, printed = text.split("\nOutput:\n", 1)
-        text = (
-            head.split("\nCommand:\n")[0]
-            + "\n"
-            + "\n".join([line for line in printed.splitlines() if "error" in line.lower()] or printed.splitlines())
-        )
-    lines = [line for line in text.splitlines() if line.strip()]
+    head, _, output = str(error).partition("\nOutput:\n")
+    printed = output.splitlines()
+    wrong = [line for line in printed if "error" in line.lower()] or printed
+    lines = [line for line in (*head.partition("\nCommand:\n")[0].splitlines(), *wrong) if line.strip()]
     return " / ".join([type(error).__name__, *lines[:3]])
 
 
 @contextlib.contextmanager
-def _threads(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Inductor's warnings do not help a user who did not ask for Inductor."""
-    logger = logging.getLogger("torch")
+def _quietly(threads: int) -> Iterator[None]:
+    """With so many threads. Inductor's warnings do not help a user who did not ask for Inductor."""
+    logger, before = logging.getLogger("torch"), torch.get_num_threads()
     level = logger.level
     logger.setLevel(logging.ERROR)
+    torch.set_num_threads(threads)
     try:
         with warnings.catch_warnings(action="ignore"):
             yield
     finally:
+        torch.set_num_threads(before)
         logger.setLevel(level)

@@ -16,17 +16,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Generation:
-    number: int  # the value of synDeviceType
-    sram_bytes: int
-    tpc_count: int
-
-
+# What differs; the type is the value of synDeviceType.
 _GENERATIONS = {
-    "gaudi": _Generation(1, 24 << 20, 8),
-    "gaudi2": _Generation(4, 48 << 20, 24),
-    "gaudi3": _Generation(5, 96 << 20, 64),
+    "gaudi": {"device_type": 1, "sram_size": 24 << 20, "tpc_count": 8},
+    "gaudi2": {"device_type": 4, "sram_size": 48 << 20, "tpc_count": 24},
+    "gaudi3": {"device_type": 5, "sram_size": 96 << 20, "tpc_count": 64},
 }
 
 
@@ -130,16 +124,13 @@ def get_device_properties(device: DeviceArgument = None) -> DeviceProperties:
     index = _get_device_index(device, optional=True)
     setup = lifecycle.configure()
     name = str(settings.get("OPENHPU_GENERATION"))
-    generation = _GENERATIONS[name]
     opened = _C.device_sample(index)  # by then it is known which module an index got
     return DeviceProperties(
         name=name.upper(),
         index=index,
         module=opened[-1] if opened else setup.modules[index if index < len(setup.modules) else 0],
         total_memory=_C.memory_stats(index)["Limit"] if opened else setup.memory_bytes,
-        sram_size=generation.sram_bytes,
-        tpc_count=generation.tpc_count,
-        device_type=generation.number,
+        **_GENERATIONS[name],
     )
 
 

@@ -75,9 +75,7 @@ def memory_reserved(device: DeviceArgument = None) -> int:
     return memory_stats(device)["Limit"]
 
 
-def max_memory_reserved(device: DeviceArgument = None) -> int:
-    """The same as `memory_reserved`: the pool never grows."""
-    return memory_reserved(device)
+max_memory_reserved = memory_reserved  # the pool never grows
 
 
 def memory_cached(device: DeviceArgument = None) -> int:
@@ -119,21 +117,14 @@ def reset_peak_memory_stats(device: DeviceArgument = None) -> None:
         _C.reset_peak_memory_stats(index)
 
 
+reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
+
+
 def reset_accumulated_memory_stats(device: DeviceArgument = None) -> None:
     """Set NumAllocs, NumFrees, TotalSystemAllocs and TotalSystemFrees to zero."""
     index = _get_device_index(device, optional=True)
     if lifecycle.is_initialized():
         _C.reset_accumulated_memory_stats(index)
-
-
-def reset_max_memory_allocated(device: DeviceArgument = None) -> None:
-    """The same as `reset_peak_memory_stats`."""
-    reset_peak_memory_stats(device)
-
-
-def reset_max_memory_cached(device: DeviceArgument = None) -> None:
-    """The same as `reset_peak_memory_stats`."""
-    reset_peak_memory_stats(device)
 
 
 def empty_cache() -> None:

@@ -69,10 +69,7 @@ class Stream(torch.Stream):
         """The stream's number; 0 is the default stream."""
         return self.stream_id
 
-    @property
-    def hpu_stream(self) -> int:
-        """The stream's number, as a handle."""
-        return self.stream_id
+    hpu_stream = torch.Stream.stream_id  # as a handle
 
     def record_event(self, event: torch.Event | None = None) -> torch.Event:
         """Record `event` (a new one if None) after all that was submitted to this stream; returns it."""

@@ -168,13 +168,9 @@ def _as_it_was(container: _Container) -> bool:
     _, live, kept, some = container
     if isinstance(live, types.CellType):
         return live.cell_contents is kept
-    if some:
-        return all(map(operator.is_, map(live.get, kept), kept.values()))
-    if len(live) != len(kept):
-        return False
-    if isinstance(live, dict):
-        return all(map(operator.is_, live, kept)) and all(map(operator.is_, live.values(), kept.values()))
-    return all(map(operator.is_, live, kept))
+    now = {key: live.get(key) for key in kept} if some else live
+    parts = [[*each, *each.values()] if isinstance(each, dict) else [*each] for each in (now, kept)]
+    return len(parts[0]) == len(parts[1]) and all(map(operator.is_, *parts))
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
@@ -221,7 +217,7 @@ class Check:
         """
         if _C.is_capturing():  # graphs do not nest, as the replay says
             return replay()
-        _held.look()
+        _look()
         before, graph = self.plain, _Plain()
         self.plain, written = self._run_plain(prepare, graph, why) if not self._unchecked else (None, [])
         results = replay()
@@ -319,54 +315,51 @@ class Check:
         """These go to the script, which may hold them until the next call; but not the `others`."""
         own = {*map(id, others)}
         self._given = {i: weakref.ref(tensor) for i, tensor in enumerate(results) if id(tensor) not in own}
-        self._reads = _held.reads
+        self._reads = _reads
 
     def _note_held(self, before: list[torch.Tensor] | None, results: Tensors) -> None:
-        if before is None or self._reads != _held.reads:
+        if before is None or self._reads != _reads:
             return
         for i, reference in self._given.items():
             if reference() is not None and _C.unequal([before[i]], [(self.plain or before)[i]]):
                 _, op, site = self._graph.writer_of(results[i])
                 text = f"result {i} is still in use, and a later replay has overwritten it; keep a clone() of it"
-                _held.suspects.append((reference, self.owner, text, op, site))
+                _suspects.append((reference, self.owner, text, op, site))
 
 
-class _Held:
-    """Results that the script had when a replay overwrote them. If it has them later as well, it may read them."""
-
-    def __init__(self) -> None:
-        self.suspects: list[tuple[weakref.ref[torch.Tensor], str, str, str, Site]] = []
-        self.reads = 0
-        self._started = False
-
-    def start(self) -> None:
-        if not self._started:
-            self._started = True
-            events.subscribe("blocking_read", self._on_read)
-            atexit.register(self.look)
-
-    def _on_read(self, event: events.Event) -> None:
-        self.reads += 1
-        self.look()
-
-    def look(self) -> None:
-        """Report those that the script still has."""
-        if self.suspects and any(reference() is not None for reference, *_ in self.suspects):
-            gc.collect()
-        suspects, self.suspects = self.suspects, []
-        for reference, owner, text, op, site in suspects:
-            if reference() is not None:
-                say(owner, "overwritten", text, op, site)
+# Results that the script had when a replay overwrote them. If it has them later as well, it may read them.
+_suspects: list[tuple[weakref.ref[torch.Tensor], str, str, str, Site]] = []
+_reads = 0  # of the host
 
 
-_held = _Held()
+@functools.cache
+def _listen() -> None:
+    events.subscribe("blocking_read", _on_read)
+    atexit.register(_look)
+
+
+def _on_read(event: events.Event) -> None:
+    global _reads
+    _reads += 1
+    _look()
+
+
+def _look() -> None:
+    """Report the suspects that the script still has."""
+    if any(reference() is not None for reference, *_ in _suspects):
+        gc.collect()
+    suspects = _suspects.copy()
+    _suspects.clear()
+    for reference, owner, text, op, site in suspects:
+        if reference() is not None:
+            say(owner, "overwritten", text, op, site)
 
 
 def check_of(function: Callable[..., Any], graph: HPUGraph, kind: str = "") -> Check | None:
     """The check of a graph that was captured just now, with OPENHPU_CHECK_GRAPHS; otherwise None."""
     if not settings.get("OPENHPU_CHECK_GRAPHS"):
         return None
-    _held.start()
+    _listen()
     return Check(function, graph, kind)
 
 

@@ -1,7 +1,7 @@
 """The arguments that a function gets at its capture, and what comes of it: its results and its changes of arguments."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -9,13 +9,8 @@ from openhpu.capture.hpu_graphs.parts import Parts
 from openhpu.capture.hpu_graphs.structure import Node, Unsuitable, Walk, overlaps, same, storages_of
 from openhpu.capture.hpu_graphs.undone import Uncapturable
 
-
-class Change(NamedTuple):
-    """What an argument holds after the function."""
-
-    number: int  # of the argument, or the part of one, in the walk
-    rest: Any
-    parts: Parts
+# What an argument, or a part of one, holds after the function: its number in the walk, its rest and its parts.
+Change = tuple[int, Any, Parts]
 
 
 class Copies:
@@ -59,7 +54,7 @@ class Copies:
         except Unsuitable as error:
             raise Uncapturable(f"it changes an argument: {error}") from None
         refused = [t for t, layout in zip(self.tensors, self._layouts, strict=True) if self._layout(t) != layout]
-        changes = []
+        changes: list[Change] = []
         for number, node in enumerate(self.before.nodes() if place else ()):
             rest, parts = self.before.apart(node.value)
             if node.kind.reduced:
@@ -70,7 +65,7 @@ class Copies:
                 alike = all(_alike(p, after.get(node.name(i))) for i, p in enumerate(node.parts))
                 if not node.kind.restorable or node.kind.fixed(rest) != node.kind.fixed(node.rest) or not alike:
                     refused.append(node.value)
-                changes.append(Change(number, rest, parts))
+                changes.append((number, rest, parts))
         if refused or (place and not changes):
             place = self.before.place(refused[0]) if refused and len(changes) != 1 else place
             raise Uncapturable(f"it changes {place}, which a replay can't do; write to tensors in place, or return it")
@@ -86,7 +81,7 @@ class Outcome:
 
     def __init__(self, copies: Copies, results: Any) -> None:
         self._changes = copies.changes()
-        value = (results, [change.parts for change in self._changes])
+        value = (results, [parts for *_, parts in self._changes])
         try:
             self._walk = Walk(value, ("its result", "its arguments"))
         except Unsuitable as error:
@@ -119,7 +114,7 @@ class Outcome:
         made: dict[int, Any] = {}
         value = self._walk.put(held, made)
         self._shared = [(made.get(id(copy), copy), number) for copy, number in self._shared]
-        self._changes = [change._replace(parts=[]) for change in self._changes]
+        self._changes = [(number, rest, []) for number, rest, _ in self._changes]
         self.tensors = []
         self._plain = not self._shared and not self._changes and set(self._inputs) <= {None}
         self._walk = Walk(value[0] if self._plain else value)

@@ -173,20 +173,21 @@ class _Instance(Kind):
         return () if self._base in (*_KEYED, types.SimpleNamespace, object) else rest
 
 
-class _Attributes(Kind):
-    """A method, or another immutable object that is made of its attributes."""
+class _Immutable(Kind):
+    """An object that is made of its parts: a method; a weak reference, without what it calls at the end, to what takes
+    its object's place. `names`: how a script reaches the parts."""
 
-    def __init__(self, names: tuple[str, ...], make: Callable[..., Any]) -> None:
-        self._names, self._make = names, make
+    def __init__(self, names: tuple[str, ...], apart: Callable[[Any], Parts], make: Callable[..., Any]) -> None:
+        self._names, self._apart, self._make = names, apart, make
 
     def apart(self, value: Any) -> tuple[Any, Parts]:
-        return (), [getattr(value, name) for name in self._names]
+        return (), self._apart(value)
 
     def filled(self, value: Any, new: Any, rest: Any, parts: Parts) -> Any:
         return self._make(*parts)
 
     def name(self, rest: Any, parts: Parts, i: int) -> str:
-        return f".{self._names[i]}"
+        return self._names[i]
 
 
 class _Cell(Kind):
@@ -232,19 +233,6 @@ class _Function(Kind):
 
     def name(self, rest: Any, parts: Parts, i: int) -> str:
         return f".__closure__[{rest[0].co_freevars[i]!r}]" if i < rest[3] else f".{self._PARTS[i - rest[3]]}"
-
-
-class _Reference(Kind):
-    """A weak reference, without what it calls at the end. It refers to what takes its object's place."""
-
-    def apart(self, value: Any) -> tuple[Any, Parts]:
-        return (), [value()]
-
-    def filled(self, value: Any, new: Any, rest: Any, parts: Parts) -> Any:
-        return weakref.ref(parts[0])
-
-    def name(self, rest: Any, parts: Parts, i: int) -> str:
-        return "()"
 
 
 class _Generator(Kind):
@@ -314,11 +302,11 @@ if torch.distributed.is_available():
 _KINDS: dict[type, Kind] = {
     float: NUMBER,
     complex: NUMBER,
-    types.MethodType: _Attributes(("__func__", "__self__"), types.MethodType),
+    types.MethodType: _Immutable((".__func__", ".__self__"), lambda m: [m.__func__, m.__self__], types.MethodType),
     types.CellType: _Cell(),
     types.FunctionType: _Function(),
     torch.Generator: _Generator(),
-    weakref.ref: _Reference(),
+    weakref.ref: _Immutable(("()",), lambda reference: [reference()], weakref.ref),
 }
 
 

@@ -309,9 +309,7 @@ def context_key(training: bool) -> Hashable:
 def static_copy(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor with memory of its own, of the same strides where these don't overlap."""
     with torch.inference_mode(False), torch.no_grad():
-        dense = torch.empty_like(tensor, memory_format=torch.preserve_format)
-        dense.copy_(tensor)
-        return of_type(dense, type(tensor)).requires_grad_(tensor.requires_grad)
+        return of_type(tensor.clone(), type(tensor)).requires_grad_(tensor.requires_grad)
 
 
 def storages_of(tensors: Sequence[torch.Tensor]) -> list[int]:

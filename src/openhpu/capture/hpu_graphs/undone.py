@@ -47,14 +47,11 @@ def undone_capture(graph: HPUGraph, generators: HostGenerators, compile: bool = 
         if not refusal:
             graph.capture_end(compile)
             return
-    except Exception as error:
+    except BaseException as error:
         refusal = str(error) if isinstance(error, Uncapturable) else graph.refusal()
-        if not refusal:
+        if not refusal or not isinstance(error, Exception):
             graph.abandon(type(error).__name__)
             raise
-    except BaseException as error:
-        graph.abandon(type(error).__name__)
-        raise
     graph.abandon(refusal)
     generators.restore()
     raise Uncapturable(refusal)

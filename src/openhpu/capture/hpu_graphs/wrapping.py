@@ -11,20 +11,13 @@ import torch
 from torch import nn
 
 from openhpu import settings
+from openhpu.capture.hpu_graphs import structure
 from openhpu.capture.hpu_graphs.account import Capturing
 from openhpu.capture.hpu_graphs.capture import HPUGraph
 from openhpu.capture.hpu_graphs.check import Check, PlainCall, Written, check_of
 from openhpu.capture.hpu_graphs.outcome import Copies, Outcome
 from openhpu.capture.hpu_graphs.parts import Whole
-from openhpu.capture.hpu_graphs.structure import (
-    Walk,
-    context_key,
-    large_ones,
-    overlaps,
-    static_copy,
-    storages_of,
-    walk_call,
-)
+from openhpu.capture.hpu_graphs.structure import Walk, storages_of
 from openhpu.capture.hpu_graphs.undone import HostGenerators, OneWarning, Uncapturable, undone_capture
 from openhpu.device import steps
 from openhpu.observe import differences, events
@@ -93,7 +86,7 @@ class GraphedFunction(Whole):
         kwargs.pop("cache_tensors_list", None)
         if bypass:
             return self.function(*args, **kwargs)
-        given = walk_call("wrap_in_hpu_graph", self.function, args, kwargs, gradients=True)
+        given = structure.walk_call("wrap_in_hpu_graph", self.function, args, kwargs, gradients=True)
         tensors = given.tensors
         if any(tensor.device.type != "hpu" for tensor in tensors):
             warnings.warn(
@@ -104,7 +97,7 @@ class GraphedFunction(Whole):
             )
             return self.function(*args, **kwargs)
         storages = storages_of(tensors)
-        key = (given.key, overlaps(tensors, storages), context_key(self._training()))
+        key = (given.key, structure.overlaps(tensors, storages), structure.context_key(self._training()))
         cached = self.cache.get(key)
         if cached is None:
             full = self._max_graphs is not None and len(self.cache) >= self._max_graphs
@@ -134,8 +127,8 @@ class GraphedFunction(Whole):
 
     def _inputs(self, given: Walk) -> Copies:
         # Where each call brings inputs of its own, large ones, as a cache of keys and values, need no copy.
-        kept = set(map(id, large_ones(given.tensors) if self._transient else ()))
-        return Copies(given, [t if id(t) in kept else static_copy(t) for t in given.tensors])
+        kept = set(map(id, structure.large_ones(given.tensors) if self._transient else ()))
+        return Copies(given, [t if id(t) in kept else structure.static_copy(t) for t in given.tensors])
 
     def _capture(self, given: Walk) -> CachedParams:
         # A call has the effects of a call without a graph: the capture is undone, and the replay does the work.
@@ -173,8 +166,7 @@ class GraphedFunction(Whole):
 
             return call
 
-        check = cached.check
-        assert check is not None
+        check: Any = cached.check
         with torch.no_grad():
             results = check.run(prepare, lambda: cached.graph.run(tensors))
         return results if self._new_results else check.give(results, cached.own_storages)

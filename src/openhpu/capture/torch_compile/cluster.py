@@ -81,16 +81,11 @@ class Cluster:
             return self.plain(args)
         try:
             client.start_compiling()
-            device = self._device(tensors)
+            device = tensors[0].device if tensors else nodes.device_of(self.module)  # None: the current one
             with devices.device(device), torch.no_grad():
                 return self._capture_here(args, key)
         finally:
             _capturing.release()
-
-    def _device(self, tensors: Sequence[torch.Tensor]) -> torch.device:
-        if tensors:
-            return tensors[0].device
-        return nodes.device_of(self.module) or torch.device("hpu", devices.current_device())
 
     def _capture_here(self, args: Sequence[Any], key: Hashable) -> Sequence[Any]:
         inputs = Inputs(args, self._written, self.weights)
@@ -107,12 +102,12 @@ class Cluster:
             if not interpreter.refused:
                 graph.capture_end()
         except BaseException as error:
-            interpreter.abandon(type(error).__name__)
+            interpreter.under_way.abandon(type(error).__name__)
             raise
         finally:
             inputs.copy_back(args)
         if interpreter.refused:
-            interpreter.abandon("it holds operators that can't be captured")
+            interpreter.under_way.abandon("it holds operators that can't be captured")
             return _for_caller(inputs, args, outputs)
         results = _for_caller(inputs, args, outputs)
         captured = Captured(graph, inputs, outputs, self._constants)
@@ -146,23 +141,19 @@ class _Capturing(fx.Interpreter):
     def __init__(self, module: fx.GraphModule, graph: Any, refuse: Callable[[fx.Node], None]) -> None:
         super().__init__(module)
         self.refused = False
-        self._graph = graph
+        self.under_way = graph
         self._refuse = refuse
 
     def run_node(self, n: fx.Node) -> Any:
         try:
             return super().run_node(n)
         except RuntimeError:
-            if self._graph.is_capturing():
+            if self.under_way.is_capturing():
                 raise
         # The capture has ended, so the device takes the operator. What ran before it has run for good.
         self.refused = True
         self._refuse(n)
         result = super().run_node(n)
-        self._graph = _C.CapturedGraph()
-        self._graph.capture_begin()
+        self.under_way = _C.CapturedGraph()
+        self.under_way.capture_begin()
         return result
-
-    def abandon(self, why: str) -> None:
-        """End the capture without a result."""
-        self._graph.abandon(why)

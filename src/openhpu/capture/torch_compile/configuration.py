@@ -36,7 +36,7 @@ class Configuration(MutableMapping[str, Any]):
     def _variable(name: str) -> str:
         if name not in VARIABLES:
             raise KeyError(f"hpu_backend: there is no option {name!r}; the options are {', '.join(VARIABLES)}")
-        return VARIABLES[name]
+        return VARIABLES[name].name
 
 
 configuration_flags = Configuration()

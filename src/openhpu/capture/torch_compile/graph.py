@@ -15,16 +15,14 @@ from openhpu.capture.torch_compile.cluster import Cluster
 from openhpu.capture.torch_compile.options import Options
 
 # The graphs of the process, oldest first; a graph lives as long as the compiled function that it belongs to.
-_graphs: list[weakref.ref["CompiledGraph"]] = []
+_graphs: weakref.WeakValueDictionary[int, "CompiledGraph"] = weakref.WeakValueDictionary()
 # Called with each new graph.
 observers: list[Callable[["CompiledGraph"], None]] = []
 
 
 def compiled_graphs() -> "list[CompiledGraph]":
     """The compiled graphs that are alive, in the order in which they were made."""
-    found = [graph for reference in _graphs if (graph := reference()) is not None]
-    _graphs[:] = [weakref.ref(graph) for graph in found]
-    return found
+    return list(_graphs.values())
 
 
 class EagerFallbackError(RuntimeError):
@@ -64,7 +62,7 @@ class CompiledGraph:
         if self.device is not None and options.use_compiled_recipes:
             self._on_host = host.hoist_numbers(module, self.device) | host.effects(module)
         self._run = self._plan()
-        _graphs.append(weakref.ref(self))
+        _graphs[id(self)] = self
         for observer in observers:
             observer(self)
 

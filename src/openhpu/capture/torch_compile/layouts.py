@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._ops import OpOverload
+from torch._prims_common import suggest_memory_format
 
 from openhpu.compiler.passes.channels_last import dependents, is_by_memory, is_convolution
 
@@ -68,14 +69,7 @@ def _has_order(x: Any) -> bool:
 
 
 def _is_channels_last(node: fx.Node) -> bool:
-    value = node.meta.get("val")
-    return (
-        isinstance(value, torch.Tensor)
-        and _has_order(node)
-        and value.dim() == 4
-        and not value.is_contiguous()
-        and value.is_contiguous(memory_format=torch.channels_last)
-    )
+    return _has_order(node) and suggest_memory_format(node.meta["val"]) is torch.channels_last
 
 
 def _sees_strides(node: fx.Node) -> bool:

@@ -1,6 +1,7 @@
 """Questions about the nodes of FX graphs: their device, their writes, whether a capture can hold them."""
 
 import operator
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,11 +40,8 @@ def name_of(node: fx.Node) -> str:
 
 def line_of(node: fx.Node) -> str:
     """Where the script calls the node's operator, with the line; empty if unknown."""
-    trace = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines() if line.strip()]
-    for k in range(len(trace) - 1, -1, -1):
-        if trace[k].startswith("File "):
-            return f"{trace[k]}: {trace[k + 1]}" if k + 1 < len(trace) else trace[k]
-    return ""
+    lines = re.findall(r"^\s*(File .*)(?:\n\s*(\S.*))?", node.meta.get("stack_trace") or "", re.MULTILINE)
+    return ": ".join(filter(None, lines[-1])) if lines else ""
 
 
 def device_of(module: fx.GraphModule) -> torch.device | None:

@@ -8,7 +8,7 @@ from openhpu import settings
 from openhpu.settings.kinds import SettingError
 
 # Option: environment variable. All of Gaudi's; which of them change something says the table of settings.
-VARIABLES = {row.option: row.name for row in settings.ROWS if row.option}
+VARIABLES = {row.option: row for row in settings.ROWS if row.option}
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
@@ -23,15 +23,13 @@ def read(given: Mapping[str, Any] | None = None, mode: str | None = None) -> Opt
     """
     if mode is not None and mode not in MODES:
         raise ValueError(f"hpu_backend: mode={mode!r} is not known; expected one of {', '.join(MODES)}")
-    values = {name: settings.get(variable) for name, variable in VARIABLES.items()}
+    values = {name: settings.get(row.name) for name, row in VARIABLES.items()}
     for name, value in (given or {}).items():
-        variable = VARIABLES.get(name)
-        if variable is None:
+        row = VARIABLES.get(name)
+        if row is None:
             raise ValueError(f"hpu_backend: there is no option {name!r}; the options are {', '.join(VARIABLES)}")
-        row = settings.find(variable)
-        assert row is not None
         try:
-            values[name] = row.parse(str(int(value)) if isinstance(value, bool) else str(value), variable)
+            values[name] = row.parse(str(int(value)) if isinstance(value, bool) else str(value))
         except SettingError as error:
             raise ValueError(f"hpu_backend: option {name!r}: {error}") from error
     return Options(**values)

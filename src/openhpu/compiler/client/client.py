@@ -15,9 +15,9 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from openhpu import settings
+from openhpu import _C, settings
 from openhpu.compiler.client import waits
 from openhpu.observe import events
 from openhpu.observe.aside import Aside, report
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from openhpu.compiler.client.disk_cache import DiskCache
     from openhpu.compiler.client.manifest import Manifest
     from openhpu.compiler.client.service import Service
-    from openhpu.compiler.program.description import Description
 
 # The bound of a graph, for a script that never ends a step and never reads a value.
 _MAX_OPERATORS = 1 << 18
@@ -89,8 +88,6 @@ class Compilations:
         self._thread.start()
 
     def _serve(self) -> None:
-        from openhpu import _C
-
         while (request := _C.next_compile_request()) is not None:
             identity, description = request
             try:
@@ -101,13 +98,13 @@ class Compilations:
             except Exception:  # a defect of ours: the next request is served
                 report()
 
-    def _ask(self, identity: int, description: dict[str, Any]) -> None:
+    def _ask(self, identity: int, description: Any) -> None:
         """Send a request on. It is answered in any case, because a thread may be waiting."""
         self.asked[identity] = time.monotonic(), description
         try:
             from openhpu.compiler.client import dumps
 
-            dumps.write(cast("Description", description))
+            dumps.write(description)
         except Exception:  # the graph can be compiled although it can't be written
             report()
         try:
@@ -116,8 +113,6 @@ class Compilations:
             self._failed(identity, f"{type(error).__name__}: {error}")
 
     def _ready(self, identity: int, manifest: Manifest, folder: Path) -> None:
-        from openhpu import _C
-
         asked, description = self.asked.pop(identity)
         try:
             duration = round((time.monotonic() - asked) * 1e6)
@@ -136,8 +131,6 @@ class Compilations:
             _C.recipe_failed(identity)
 
     def _failed(self, identity: int, message: str) -> None:
-        from openhpu import _C
-
         asked = self.asked.pop(identity, None)  # none: answered before
         if asked is not None and not asked[1].get("symbols"):  # where one recipe for all sizes fails, each gets its own
             self._warn_failure(message, *_identify(asked[1]))
@@ -151,15 +144,8 @@ class Compilations:
         self.aside.run(functools.partial(warnings.warn, text, RuntimeWarning, stacklevel=2))
         self.aside.settle(_TOLD_S)  # before the core's answer, as events of recipes
 
-    def ahead(self) -> None:
-        """Start the compiler's process."""
-        if os.getpid() == self._owner:
-            self._service.ahead()
-
     def stop(self) -> None:
         """Ask no more, and end the compiler's process. Both are its parent's where this process was forked."""
-        from openhpu import _C
-
         if os.getpid() != self._owner:
             return
         from openhpu.compiler.client import dumps
@@ -180,8 +166,6 @@ _compilations: Compilations | None = None
 def start() -> None:
     """Apply the settings of lazy mode, once: when the mode is read, or at the first capture."""
     global _compilations
-    from openhpu import _C
-
     policy = settings.get("OPENHPU_COMPILE")
     longest = min(settings.get("PT_HPU_MAX_COMPOUND_OP_SIZE"), _MAX_OPERATORS)
     deadline = settings.get("OPENHPU_COMPILE_DEADLINE") or _LONGEST_S
@@ -228,8 +212,8 @@ def start_compiling() -> None:
 
 def ahead() -> None:
     """Start the compiler's process, where graphs will need it. Called when the first device is opened."""
-    if _compilations is not None:
-        _compilations.ahead()
+    if _compilations is not None and os.getpid() == _compilations._owner:
+        _compilations._service.ahead()
 
 
 def _disk_cache() -> DiskCache | None:
@@ -253,8 +237,6 @@ def wait_for_recipes(timeout: float | None = None) -> bool:
 
     `timeout` in seconds. Returns False when it passed first.
     """
-    from openhpu import _C
-
     began = time.monotonic()
     found: bool = _C.wait_for_recipes(-1.0 if timeout is None else timeout)
     if found and _compilations is not None:
@@ -275,15 +257,11 @@ def unanswered() -> int:
 
 def recipes() -> list[Recipe]:
     """The compiled graphs in memory, the most recently used first."""
-    from openhpu import _C
-
     return [Recipe(**record | {"library": Path(record["library"])}) for record in _C.recipes()]
 
 
 def recompilations() -> list[Recompilation]:
     """The last recompilations, 1,024 at most, in order. The counter `recompilations` is of all."""
-    from openhpu import _C
-
     return [Recompilation(**record) for record in _C.recompilations()]
 
 

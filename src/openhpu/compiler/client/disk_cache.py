@@ -202,7 +202,8 @@ class DiskCache:
         try:
             with temporary_folder(".adopted-", self.path) as new:
                 for file in folder.iterdir():
-                    _copy(file, new / file.name)
+                    shutil.copyfile(file, new / file.name)
+                    (new / file.name).chmod(0o600)
                 publish(new, self.path / key)
             self._evict(keep=key)
         except OSError as error:
@@ -273,7 +274,7 @@ class DiskCache:
                 elif _TEMPORARY.fullmatch(path.name):
                     with contextlib.suppress(OSError):
                         if time.time() - path.lstat().st_mtime > _STALE_S:
-                            _delete(path)
+                            shutil.rmtree(path, ignore_errors=True)
         return found
 
     def _evict(self, keep: str) -> None:
@@ -304,22 +305,16 @@ class DiskCache:
 def find(caches: Sequence[DiskCache], description: Description, key: str) -> tuple[Manifest, Path] | None:
     """The recipe of a graph with this key: as described, or with some of its numbers as constants."""
     for cache in caches:
-        if found := _find_in(cache, description, key):
-            return found
-        constants = cache.constants(key)
-        if constants and constants[-1] < len(description["scalars"]):
-            found = _find_in(cache, description, recipe_key(with_constants(description, constants)))
-            if found:
-                return found
+        keys = [key]
+        if (constants := cache.constants(key)) and constants[-1] < len(description["scalars"]):
+            keys.append(recipe_key(with_constants(description, constants)))
+        for each in keys:
+            if found := cache.find(each):
+                wrong = misfit(found[0], description)
+                if not wrong:
+                    return found
+                cache.refuse(each, wrong)
     return None
-
-
-def _find_in(cache: DiskCache, description: Description, key: str) -> tuple[Manifest, Path] | None:
-    found = cache.find(key)
-    if found and (wrong := misfit(found[0], description)):
-        cache.refuse(key, wrong)
-        return None
-    return found
 
 
 def _lock_patiently(handle: int, byte: int) -> None:
@@ -420,16 +415,3 @@ def _check_owner(found: os.stat_result) -> None:
         raise _Refused(f"it belongs to user {found.st_uid}")
     if found.st_mode & _WRITABLE_BY_OTHERS:
         raise _Refused("others may write there")
-
-
-def _copy(source: Path, target: Path) -> None:
-    handle = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(handle, "wb") as file, source.open("rb") as original:
-        shutil.copyfileobj(original, file)
-
-
-def _delete(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)

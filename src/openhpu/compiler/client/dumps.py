@@ -4,7 +4,7 @@ The thread that sends a graph to the compiler writes them, if GRAPH_VISUALIZATIO
 `finish` waits for it.
 """
 
-import threading
+import itertools
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,8 +18,7 @@ from openhpu.settings import folders
 
 _ROW, _LEFT, _LANE = 22, 260, 14
 _MARKS = {"pbtxt": "-PreGraph"}  # as Gaudi's graph compiler has it in the name: vLLM's plugin counts graphs by it
-_lock = threading.Lock()
-_number = 0
+_numbers = itertools.count()
 _failed = False
 _FINISH_S = 60.0
 
@@ -38,12 +37,11 @@ class Row:
 def write(description: Description) -> list[Path]:
     """Write a graph's files, if the environment asks for them; their paths. A folder that cannot be written is told
     once."""
-    global _number, _failed
+    global _failed
     forms = _forms()
     if not forms or _failed:
         return []
-    with _lock:
-        number, _number = _number, _number + 1
+    number = next(_numbers)
     folder = Path(settings.get("PT_HPU_GRAPH_DUMP_PREFIX"))
     written = []
     try:

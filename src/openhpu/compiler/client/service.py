@@ -214,17 +214,22 @@ class Service:
             return
         if not self._greeted:
             self._greet()
-        self._current, message = self._next()
+        request, message = self._next()
+        self._current = request
         with self._talking() as connection:
             try:
                 connection.send_bytes(bytes([self._may_wait()]) + message)
             except ConnectionError:  # it died since its last answer: the next turn starts another
                 self._end_process()
-                self._waiting.appendleft((self._current, message))
+                self._waiting.appendleft((request, message))
                 self._current = None
                 return
-        answer = self._receive()
-        request, self._current = self._current, None
+        said = self._received(_LONGEST_ANSWER)
+        with self._talking() as connection:
+            if connection.poll():
+                raise _Nonsense("more than an answer")
+            answer = self._answer(said, request.description)
+        self._current = None
         for note in answer.notes:
             self._warn(note)
         if answer.manifest is None or answer.folder is None:
@@ -278,23 +283,16 @@ class Service:
                 f"the compile process answered nonsense ({error}) and was killed; the next graph starts another"
             ) from error
 
-    def _greet(self) -> None:
+    def _received(self, most: int) -> bytes:
+        """The next message of the process, of at most so many bytes."""
         with self._talking() as connection:
             if not connection.poll(self._deadline):
                 raise TimeoutError
-            connection.recv_bytes(0)
-        self._greeted = True
+            return connection.recv_bytes(most)
 
-    def _receive(self) -> server.Answer:
-        """The answer to the request that the process has."""
-        assert self._current is not None
-        with self._talking() as connection:
-            if not connection.poll(self._deadline):
-                raise TimeoutError
-            message = connection.recv_bytes(_LONGEST_ANSWER)
-            if connection.poll():
-                raise _Nonsense("more than an answer")
-            return self._answer(message, self._current.description)
+    def _greet(self) -> None:
+        self._received(0)
+        self._greeted = True
 
     @staticmethod
     def _answer(message: bytes, description: Any) -> server.Answer:

@@ -21,8 +21,7 @@ def _fma(a: Tensor | Any, b: Tensor | Any, c: Tensor) -> Tensor:
 
     like = a if isinstance(a, Tensor) else b
     tensors = [x if isinstance(x, Tensor) else torch.full_like(like, x) for x in (a, b, c)]
-    result: Tensor = torch.ops.prims.fma.default(*torch.broadcast_tensors(*tensors))
-    return result
+    return torch.ops.prims.fma.default(*torch.broadcast_tensors(*tensors))  # type: ignore[no-any-return]
 
 
 def _is_one(number: Any) -> bool:

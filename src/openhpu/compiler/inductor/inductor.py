@@ -8,8 +8,6 @@ import shutil
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -39,13 +37,8 @@ _CALL = re.compile(r"\b(aoti_torch_cpu_\w+)\(")
 _KERNEL = re.compile(r'^extern "C" +void +(?:\w+ +)*(\w+)\(', re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Library:
-    """A compiled graph: the files that belong together, the kernels generated, and calls of PyTorch's own by name."""
-
-    files: dict[str, Path]  # by suffix: ".so", and ".json" if operators are called through PyTorch's dispatcher
-    kernels: int
-    external_kernels: dict[str, int]
+# What `build` leaves in a folder; the second if operators are called through PyTorch's dispatcher.
+FILES = ("recipe.so", "recipe.json")
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
@@ -103,20 +96,19 @@ def _shape(graph: GraphModule, node: Any) -> tuple[Any, ...]:
     return () if value is None else tuple(value.shape)
 
 
-def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, directory: Path) -> Library:
+def build(
+    graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, directory: Path
+) -> tuple[int, dict[str, int]]:
     """Compile the graph (flat, functional but for copies into inputs) into `directory`, which must exist.
 
-    `inputs` are the fake tensors that it was traced with. Raises exceptions of Inductor and the C++ compiler.
+    `inputs` are the fake tensors that it was traced with. Returns how many kernels were generated, and the calls of
+    PyTorch's own by name. Raises exceptions of Inductor and the C++ compiler.
     """
     from torch._dynamo.utils import get_metrics_context
-    from torch._inductor import config, metrics
-    from torch._inductor.compile_fx import (
-        compile_fx_forward,
-        compile_fx_inner,
-        create_compiler_config_extra,
-        get_cpp_wrapper_config,
-        get_num_model_outputs,
-    )
+    from torch._inductor import compile_fx, config, metrics
+    from torch._inductor.codegen import cpp
+    from torch._inductor.codegen.cpp import CppVecOverrides
+    from torch._inductor.fx_passes import post_grad
     from torch._inductor.virtualized import V
     from torch._subclasses import FakeTensorMode
 
@@ -126,39 +118,44 @@ def build(graph: GraphModule, inputs: Sequence[torch.Tensor], threads: int, dire
     output = directory / "recipe.so"
     with (
         V.set_aot_compilation(True),
-        vector_exp.inlined(),
-        _biases_apart(),
-        vector_random.vectorised(),
+        mock.patch.multiple(
+            CppVecOverrides,
+            exp=staticmethod(vector_exp.exp),
+            sigmoid=staticmethod(vector_exp.sigmoid),
+            rand=staticmethod(vector_random.rand),
+        ),
+        mock.patch.object(cpp, "stride_at_vec_range", strides.quickly(cpp.stride_at_vec_range)),
+        # A bias that only generated code uses is added there, as for GPUs: the library would first write it into the
+        # whole result, in a pass of its own. The question is asked for this decision alone.
+        mock.patch.object(post_grad, "is_gpu", lambda device: True),
         casts.as_on_cpu(),
         dropped_stores.guarded(),
         kernel_marks.marked(),
-        strides.quick(),
         toolchain.quick(directory) as prepared,
         config.patch(options(graph, threads, output)),
-        config.patch(get_cpp_wrapper_config()),
+        config.patch(compile_fx.get_cpp_wrapper_config()),
         V.set_real_inputs(inputs),
         V.set_fake_mode(fake_mode),
         get_metrics_context(),
         torch.no_grad(),
     ):
         prepared.ahead()
-        outputs = get_num_model_outputs(graph)
-        compiled = compile_fx_forward(
+        outputs = compile_fx.get_num_model_outputs(graph)
+        compiled = compile_fx.compile_fx_forward(
             graph,
             inputs,
             num_orig_model_outputs=outputs,
             num_example_inputs=len(inputs),
-            compiler_config_extra=create_compiler_config_extra(graph),
-            inner_compile=functools.partial(compile_fx_inner, cpp_wrapper=True),
+            compiler_config_extra=compile_fx.create_compiler_config_extra(graph),
+            inner_compile=functools.partial(compile_fx.compile_fx_inner, cpp_wrapper=True),
             is_inference=True,
         )
     library = Path(compiled.filename)  # type: ignore[attr-defined]
     if library != output:
         shutil.move(library, output)
-    files = {".so": output}
     for nodes in directory.glob("*.wrapper.json"):  # PyTorch looks for it under the library's name
-        files[".json"] = nodes.rename(output.with_suffix(".json"))
-    return Library(files, *_counted(directory))
+        nodes.rename(output.with_suffix(".json"))
+    return _counted(directory)
 
 
 def ahead(directory: Path) -> None:
@@ -190,11 +187,3 @@ def _counted(directory: Path) -> tuple[int, dict[str, int]]:
         for entry in json.loads(path.read_text())["nodes"]:
             external[entry["node"]["target"].replace("::", ".").removeprefix("aten.").removesuffix(".default")] += 1
     return kernels, dict(external)
-
-
-def _biases_apart() -> AbstractContextManager[Any]:
-    """While it lasts, a bias that only generated code uses is added there, as Inductor does for GPUs: the library would
-    first write it into the whole result, in a pass of its own."""
-    from torch._inductor.fx_passes import post_grad
-
-    return mock.patch.object(post_grad, "is_gpu", lambda device: True)  # asked there for this decision alone

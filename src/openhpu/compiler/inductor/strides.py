@@ -7,16 +7,7 @@ variable and a constant factor. Their stride is the factor.
 
 import functools
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
-from unittest import mock
-
-
-def quick() -> AbstractContextManager[Any]:
-    """While it lasts, Inductor's C++ kernels find strides by `quickly`."""
-    from torch._inductor.codegen import cpp
-
-    return mock.patch.object(cpp, "stride_at_vec_range", quickly(cpp.stride_at_vec_range))
 
 
 def quickly(thorough: Callable[..., Any]) -> Callable[..., Any]:

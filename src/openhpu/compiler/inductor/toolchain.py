@@ -72,7 +72,7 @@ def quick(work: Path) -> "Iterator[Prepared]":
         ):
             yield prepared
     finally:
-        prepared.end()
+        pool.shutdown(cancel_futures=True)  # builds that have not begun; it waits for the rest
 
 
 def header_folder() -> Path | None:
@@ -129,7 +129,7 @@ class Prepared:
 
     def header(self, header: str, command_line: str, **command: Any) -> str:
         """The path of a header that includes `header`; its precompiled form is beside it once that is made."""
-        from torch._inductor.cpp_builder import CppTorchDeviceOptions
+        from torch._inductor.cpp_builder import CppBuilder, CppTorchDeviceOptions
 
         command.pop("extra_flags", None)  # for the linker
         option = CppTorchDeviceOptions(**command, precompiling=True)
@@ -139,11 +139,6 @@ class Prepared:
             text += "#define OPENHPU_EXTERN extern\n" + _REGEX.read_text()
         else:
             text += _CASTS.read_text()
-        return self._header(text, option)
-
-    def _header(self, text: str, option: Any) -> str:
-        from torch._inductor.cpp_builder import CppBuilder
-
         folder = self._folder_of(text, option)
         path = folder / "header.h"
         if not path.exists():
@@ -178,10 +173,6 @@ class Prepared:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _tidy(self._folder)
         return temporary_folder(_BUILDING, self._folder)
-
-    def end(self) -> None:
-        """Cancel builds that have not begun, and wait for the rest."""
-        self._pool.shutdown(cancel_futures=True)
 
     def builder(self, name: str, sources: Any, BuildOption: Any, **options: Any) -> Any:
         """A CppBuilder. What has a precompiled header is built beside other things; a library waits for them, and is

@@ -4,11 +4,11 @@ Inductor calls a library function for every vector, around which the registers a
 of eight operators with tanh and sigmoid takes 1.25 ms instead of 1.67 for a million floats (one thread, AVX-512).
 """
 
-from contextlib import AbstractContextManager
 from typing import Any
-from unittest import mock
 
 import torch
+
+from openhpu.compiler.inductor import expressions
 
 # exp(x) = 2^n exp(r) with n = round(x / ln 2) and |r| <= ln(2) / 2: the coefficients of Cephes' expf, and a division by
 # ln 2 in two parts. `scalef` overflows to infinity and underflows to zero; nan passes min and max as second operand.
@@ -33,25 +33,19 @@ const auto exponential = [](const __m512 given) {
 def _code(x: Any, argument: str, result: str, otherwise: str) -> Any:
     """`result`, in which `power` is the exponential of `argument`: of one register or several; `otherwise` where there
     is no such code."""
-    from torch._inductor.codegen.common import BracesBuffer
     from torch._inductor.cpu_vec_isa import VecAVX512
     from torch._inductor.virtualized import V
 
     if x.dtype != torch.float32 or not isinstance(V.kernel.vec_isa, VecAVX512):
         return otherwise
     vectors = V.kernel._get_num_vectors(dtype=torch.float32)
-    code = BracesBuffer()
-    code.writeline("[&]()")
-    with code.indent():
-        code.writelines(_EXP.strip().splitlines())
-        if vectors == 1:
-            code.writeline(f"const at::vec::Vectorized<float> power = exponential({argument});")
-        else:
-            code.writeline(f"at::vec::VectorizedN<float, {vectors}> power = {argument};")
-            code.writeline(f"for (int i = 0; i < {vectors}; i++) power[i] = exponential(power[i]);")
-        code.writeline(f"return {result};")
-    code.writeline("()")
-    return code
+    power = [f"const at::vec::Vectorized<float> power = exponential({argument});"]
+    if vectors > 1:
+        power = [
+            f"at::vec::VectorizedN<float, {vectors}> power = {argument};",
+            f"for (int i = 0; i < {vectors}; i++) power[i] = exponential(power[i]);",
+        ]
+    return expressions.of_lines(*_EXP.strip().splitlines(), *power, f"return {result};")
 
 
 # Inductor takes the scalar operator of the same name where an operand is no vector.
@@ -64,10 +58,3 @@ def exp(x: Any) -> Any:
 def sigmoid(x: Any) -> Any:
     one = f"decltype({x})(1)"
     return _code(x, f"{x}.neg()", f"{one} / ({one} + power)", f"{one} / ({one} + {x}.neg().exp())")
-
-
-def inlined() -> AbstractContextManager[Any]:
-    """While it lasts, Inductor's vector code has it so."""
-    from torch._inductor.codegen.cpp import CppVecOverrides
-
-    return mock.patch.multiple(CppVecOverrides, exp=staticmethod(exp), sigmoid=staticmethod(sigmoid))

@@ -1,113 +1,72 @@
 """Inductor's uniform random numbers, several at a time.
 
 Inductor generates them one by one, by an object with branches. Here is the same arithmetic (Philox4x32-10,
-`normalized_rand_cpu` of PyTorch's cpp_prefix.h) in vector instructions, on x86 in the processor's own.
+`normalized_rand_cpu` of PyTorch's cpp_prefix.h) in vectors of the C++ compiler, as wide as the processor's.
 """
 
-from contextlib import AbstractContextManager
 from typing import Any
-from unittest import mock
 
 import torch
 
+from openhpu.compiler.inductor import expressions
+
 # Inductor has GCC vectorise no loops. A number lies in the lower half of each lane; what is in the upper half is not
-# looked at, neither by the multiplication nor at the end.
-_AVX512 = """
-using V = __m512i;
-const auto mul = [](V a, V b) { return _mm512_mul_epu32(a, b); };
-const auto add = [](V a, V b) { return _mm512_add_epi64(a, b); };
-const auto both = [](V a, V b, V c) { return _mm512_xor_si512(_mm512_xor_si512(_mm512_srli_epi64(a, 32), b), c); };
-const auto all = [](uint32_t value) { return _mm512_set1_epi64(value); };
-const auto load = [](const int64_t* from) { return _mm512_loadu_si512(from); };
-const auto store = [](float* to, V v) {
-    const __m256i bits = _mm256_and_si256(_mm512_cvtepi64_epi32(v), _mm256_set1_epi32(0x7fffffff));
-    _mm256_storeu_ps(to, _mm256_mul_ps(_mm256_cvtepi32_ps(bits), _mm256_set1_ps(4.6566127342e-10f)));
-};
-"""
-_AVX2 = """
-using V = __m256i;
-const auto mul = [](V a, V b) { return _mm256_mul_epu32(a, b); };
-const auto add = [](V a, V b) { return _mm256_add_epi64(a, b); };
-const auto both = [](V a, V b, V c) { return _mm256_xor_si256(_mm256_xor_si256(_mm256_srli_epi64(a, 32), b), c); };
-const auto all = [](uint32_t value) { return _mm256_set1_epi64x(value); };
-const auto load = [](const int64_t* from) { return _mm256_loadu_si256(reinterpret_cast<const V*>(from)); };
-const auto store = [](float* to, V v) {
-    const V low = _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 2, 4, 6, 0, 2, 4, 6));
-    const __m128i bits = _mm_and_si128(_mm256_castsi256_si128(low), _mm_set1_epi32(0x7fffffff));
-    _mm_storeu_ps(to, _mm_mul_ps(_mm_cvtepi32_ps(bits), _mm_set1_ps(4.6566127342e-10f)));
-};
-"""
-_OTHER = """
-using V = uint64_t;
-const auto mul = [](V a, V b) { return (a & 0xffffffff) * b; };
-const auto add = [](V a, V b) { return a + b; };
-const auto both = [](V a, V b, V c) { return (a >> 32) ^ b ^ c; };
-const auto all = [](uint32_t value) { return V{value}; };
-const auto load = [](const int64_t* from) { return static_cast<V>(*from); };
-const auto store = [](float* to, V v) {
-    *to = static_cast<float>(static_cast<int32_t>(v & 0x7fffffff)) * 4.6566127342e-10f;
-};
-"""
+# looked at, neither by the multiplication nor at the end. GCC would multiply whole lanes, for which x86 takes three
+# times as long: so its product of halves is named.
 _PHILOX = """
+typedef uint64_t V __attribute__((vector_size({bytes})));
+typedef int32_t Bits __attribute__((vector_size({bytes} / 2)));
+typedef float Numbers __attribute__((vector_size({bytes} / 2)));
+const auto mul = [](V a, V b) {{ return {product}; }};
 constexpr int width = sizeof(V) / sizeof(int64_t), n = {n} / width;
-V c0[n], c1[n], c2[n], c3[n], k0 = all(static_cast<uint32_t>({seed})), k1 = all(0);
-const V a = all(0xD2511F53), b = all(0xCD9E8D57), next0 = all(0x9E3779B9), next1 = all(0xBB67AE85);
+V c0[n], c1[n], c2[n], c3[n], k0 = V{{}} + static_cast<uint32_t>({seed}), k1 = V{{}};
+const V a = V{{}} + 0xD2511F53, b = V{{}} + 0xCD9E8D57;
 for (int i = 0; i < n; i++) {{
-    c0[i] = load(offset + i * width);
-    c1[i] = c2[i] = c3[i] = all(0);
+    __builtin_memcpy(&c0[i], offset + i * width, sizeof(V));
+    c1[i] = c2[i] = c3[i] = V{{}};
 }}
 for (int round = 0; round < 10; round++) {{
     for (int i = 0; i < n; i++) {{
         const V wide0 = mul(c0[i], a), wide2 = mul(c2[i], b);
-        c0[i] = both(wide2, c1[i], k0);
-        c2[i] = both(wide0, c3[i], k1);
+        c0[i] = (wide2 >> 32) ^ c1[i] ^ k0;
+        c2[i] = (wide0 >> 32) ^ c3[i] ^ k1;
         c1[i] = wide2;
         c3[i] = wide0;
     }}
-    k0 = add(k0, next0);
-    k1 = add(k1, next1);
+    k0 += 0x9E3779B9;
+    k1 += 0xBB67AE85;
 }}
-for (int i = 0; i < n; i++) store(result + i * width, c0[i]);
+for (int i = 0; i < n; i++) {{
+    const Bits bits = __builtin_convertvector(c0[i] & 0x7fffffff, Bits);
+    const Numbers numbers = __builtin_convertvector(bits, Numbers) * 4.6566127342e-10f;
+    __builtin_memcpy(result + i * width, &numbers, sizeof(numbers));
+}}
 """
-
-
-def _instructions(isa: Any) -> str:
-    from torch._inductor.cpu_vec_isa import VecAVX2, VecAVX512
-
-    if isinstance(isa, VecAVX512):
-        return _AVX512
-    return _AVX2 if isinstance(isa, VecAVX2) else _OTHER
 
 
 def lines(isa: Any, lanes: int, seed: Any) -> list[str]:
     """C++ that puts the numbers of elements `offset` (64-bit, as many as lanes) into `result` (float)."""
-    return [*_instructions(isa).strip().splitlines(), *_PHILOX.format(n=lanes, seed=seed).strip().splitlines()]
+    from torch._inductor.cpu_vec_isa import VecAVX2, VecAVX512
+
+    bits = 512 if isinstance(isa, VecAVX512) else 256 if isinstance(isa, VecAVX2) else 64
+    product = "(a & 0xffffffff) * b" if bits == 64 else f"(V)_mm{bits}_mul_epu32((__m{bits}i)a, (__m{bits}i)b)"
+    return _PHILOX.format(bytes=bits // 8, product=product, n=lanes, seed=seed).strip().splitlines()
 
 
-def _rand(seed: Any, offset: Any) -> Any:
-    from torch._inductor.codegen.common import BracesBuffer
+def rand(seed: Any, offset: Any) -> Any:
+    """As Inductor's vector code has it."""
     from torch._inductor.codegen.cpp import DTYPE_TO_CPP
     from torch._inductor.virtualized import V
 
     lanes = V.kernel.tiling_factor
     vectors = V.kernel._get_num_vectors(dtype=torch.float32)
     kind = "Vectorized<float>" if vectors == 1 else f"VectorizedN<float, {vectors}>"
-    code = BracesBuffer()
-    code.writeline("[&]()")
-    with code.indent():
-        code.writeline(f"{DTYPE_TO_CPP[offset.dtype]} given[{lanes}];")
-        code.writeline(f"int64_t offset[{lanes}];")
-        code.writeline(f"float result[{lanes}];")
-        code.writeline(f"{offset}.store(given);")
-        code.writeline(f"for (int i = 0; i < {lanes}; i++) offset[i] = given[i];")
-        code.writelines(lines(V.kernel.vec_isa, lanes, seed))
-        code.writeline(f"return at::vec::{kind}::loadu(result);")
-    code.writeline("()")
-    return code
-
-
-def vectorised() -> AbstractContextManager[Any]:
-    """While it lasts, Inductor generates them so."""
-    from torch._inductor.codegen.cpp import CppVecOverrides
-
-    return mock.patch.object(CppVecOverrides, "rand", staticmethod(_rand))
+    return expressions.of_lines(
+        f"{DTYPE_TO_CPP[offset.dtype]} given[{lanes}];",
+        f"int64_t offset[{lanes}];",
+        f"float result[{lanes}];",
+        f"{offset}.store(given);",
+        f"for (int i = 0; i < {lanes}; i++) offset[i] = given[i];",
+        *lines(V.kernel.vec_isa, lanes, seed),
+        f"return at::vec::{kind}::loadu(result);",
+    )

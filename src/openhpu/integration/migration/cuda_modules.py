@@ -1,5 +1,6 @@
 """Modules whose names come from the table: torch.cuda and its parts, pynvml, and Apex."""
 
+import ast
 import contextlib
 import importlib
 import importlib.machinery
@@ -37,7 +38,7 @@ def stands_for(row: Row) -> Any:
         return own.BY_NAME[row.name]
     if row.install == "later":
         return own.BY_NAME[row.name]()
-    value = own.VALUES[row.counterpart]
+    value = ast.literal_eval(row.counterpart)
     return value if row.install == "constant" else lambda *args, **kwargs: value
 
 

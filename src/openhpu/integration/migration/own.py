@@ -2,9 +2,10 @@
 
 import contextlib
 import re
+from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import asdict, make_dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_map
@@ -13,11 +14,6 @@ from openhpu.integration.migration import cuda_arguments
 from openhpu.integration.migration.cuda_names import PAGE
 from openhpu.interface import hpu
 
-# What ignored names return.
-VALUES: dict[str, Any] = {
-    "None": None, "0": 0, "1.0": 1.0, "True": True, "False": False, "{}": {}, "(0, 0)": (0, 0), "'native'": "native",
-    "'hl-smi lists the processes'": "hl-smi lists the processes",
-}  # fmt: skip
 BY_NAME: dict[str, Any] = {}
 CAPABILITY = (8, 0)
 
@@ -65,22 +61,19 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 @stands_for("torch.cuda.memory_stats")
 def memory_stats(device: Any = None) -> dict[str, int]:
     """The numbers of torch.hpu, also under CUDA's keys, in bytes."""
-    own = hpu.memory_stats(device)
-    now, most = hpu.memory_reserved(device), hpu.max_memory_reserved(device)
     return {
-        **own,
+        **hpu.memory_stats(device),
         "allocated_bytes.all.current": hpu.memory_allocated(device),
         "allocated_bytes.all.peak": hpu.max_memory_allocated(device),
-        "reserved_bytes.all.current": now,
-        "reserved_bytes.all.peak": most,
+        "reserved_bytes.all.current": hpu.memory_reserved(device),
+        "reserved_bytes.all.peak": hpu.max_memory_reserved(device),
     }
 
 
 @stands_for("torch.cuda.device_memory_used")
 def device_memory_used(device: Any = None) -> int:
     """The bytes of the device that are not free."""
-    free, total = hpu.mem_get_info(device)
-    return total - free
+    return memory_info(device).used  # type: ignore[no-any-return]
 
 
 @stands_for("torch.cuda.CUDAGraph")
@@ -251,26 +244,16 @@ def profile(self: Any, *args: Any, activities: Any = None, **kwargs: Any) -> Non
     _profile(self, *args, activities=activities, **kwargs)
 
 
-class Memory(NamedTuple):
-    """Bytes, as NVML gives them."""
-
-    total: int
-    free: int
-    used: int
+# As NVML gives them: bytes, and percent.
+Memory = namedtuple("Memory", "total free used")
+Rates = namedtuple("Rates", "gpu memory")
 
 
 @stands_for("pynvml.nvmlDeviceGetMemoryInfo")
-def memory_info(handle: int) -> Memory:
+def memory_info(handle: Any) -> Memory:
     """The device's memory."""
     free, total = hpu.mem_get_info(handle)
     return Memory(total, free, total - free)
-
-
-class Rates(NamedTuple):
-    """Percent, as NVML gives them."""
-
-    gpu: int
-    memory: int
 
 
 @stands_for("pynvml.nvmlDeviceGetUtilizationRates")

@@ -208,7 +208,7 @@ def test_a_full_or_read_only_disk_costs_one_warning(filled, tmp_path, monkeypatc
     def fail(*args, **kwargs):
         raise OSError(error)
 
-    monkeypatch.setattr(disk_cache, "_copy", fail)
+    monkeypatch.setattr(disk_cache.shutil, "copyfile", fail)
     folder, _ = recipe(tmp_path / "more", KEYS[1])
     with pytest.warns(RuntimeWarning, match=error) as warned:
         assert filled.adopt(folder, KEYS[1]) is None
