@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.fp8 import is_fp8
-from openhpu.interface.hpex.optimizers.lists import ListOptimizer
+from openhpu.interface.hpex.optimizers.lists import ListOptimizer, number
 
 
 class FusedAdamW(ListOptimizer):
@@ -89,16 +89,14 @@ class FusedAdamW(ListOptimizer):
 
     def _step(self, group: dict[str, Any], params: list[Tensor]) -> None:
         beta1, beta2 = group["betas"]
-        lr, eps = group["lr"], group["eps"]
+        eps = group["eps"]
         group["step"] = count = group.get("step", 0) + 1
         torch._foreach_add_(self.states(params, "step"), 1)
         factor = 1.0
         if group["bias_correction"]:
             second = math.sqrt(1 - beta2**count)
             factor, eps = second / (1 - beta1**count), eps * second
-        device = params[0].device
-        given = lr if isinstance(lr, Tensor) else torch.full((), lr)
-        rate = given.to(device=device, dtype=torch.float32)
+        rate = number(group["lr"], params[0])
         scales = [
             self.states(params, name) if is_fp8(dtype) else None
             for name, dtype in zip(("exp_avg_scale", "exp_avg_sq_scale"), self._moments, strict=True)
