@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_map
 
 from openhpu.compiler.program.named import Arguments as Arguments, by_name
 
@@ -92,9 +92,12 @@ def _lowered(function: F) -> F:
     def call(*args: Any, **kwargs: Any) -> Any:
         if torch.is_autocast_enabled("hpu"):
             dtype = torch.get_autocast_dtype("hpu")
-            args, kwargs = tree_map_only(
-                torch.Tensor, lambda x: x.to(dtype) if x.dtype is torch.float32 else x, (args, kwargs)
-            )
+            args, kwargs = tree_map(lambda x: _in(dtype, x), (args, kwargs))
         return isolated(*args, **kwargs)
 
     return call  # type: ignore[return-value]
+
+
+def _in(dtype: torch.dtype, value: Any) -> Any:
+    """`value`, in `dtype` if it is a tensor in float32."""
+    return value.to(dtype) if isinstance(value, torch.Tensor) and value.dtype is torch.float32 else value
