@@ -67,10 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from openhpu.observe.insight import launch
 
     try:
-        return launch.run(
-            script, options.mode, options.report, options.json, launch.failures(options.fail_on), options.strict,
-            options.check_graphs, options.predict,
-        )  # fmt: skip
+        return launch.run(script, options)
     except launch.UsageError as error:
         print(f"openhpu run: {error}", file=sys.stderr)
         return 2

@@ -1,6 +1,5 @@
 """The module `openhpu.interface.hpex` under the name that scripts import: this one replaces itself by it."""
 
-import sys
 from typing import TYPE_CHECKING
 
 from openhpu.interface import hpex
@@ -15,10 +14,9 @@ from openhpu.interface.hpex import (  # noqa: F401
     sparse_features,
     transformer_engine,
 )
-from openhpu.interface.names import alias_submodules
+from openhpu.interface.names import stand_in
 
 if TYPE_CHECKING:
     from openhpu.interface.hpex import *  # noqa: F403
 
-sys.modules[__name__] = hpex
-alias_submodules(hpex, __name__)
+stand_in(hpex, __name__)

@@ -7,15 +7,12 @@ import torch as torch
 
 from openhpu.device import mode
 from openhpu.integration import registration
-from openhpu.interface import names
 
 registration.register()
 mode.fix()
 
 from habana_frameworks import autoload  # noqa: E402
 from habana_frameworks.torch import core, hpu, internal, utils  # noqa: E402
-
-names.alias_submodules(hpu, "habana_frameworks.torch.hpu")
 
 autoload.is_loaded = True
 

@@ -33,17 +33,12 @@ def install() -> None:
     Raises SettingError for a file that cannot be read or holds something else than names; warns about names that
     are no operators.
     """
-    own = [(policy, variable, names) for policy, variable, names in _POLICIES if not settings.get(variable)]
-    for policy, variable, _ in _POLICIES:
-        file = settings.get(variable)
-        if file:
-            unknown = _C.register_autocast(list(read_list(variable, Path(file))), policy)
-            if unknown:
-                warnings.warn(
-                    f"{variable}: {file} names no operators: {', '.join(unknown)}", RuntimeWarning, stacklevel=2
-                )
-    for policy, _, names in own:
-        _C.register_autocast(list(names), policy)
+    for policy, variable, names in sorted(_POLICIES, key=lambda row: not settings.get(row[1])):  # files first
+        if not (file := settings.get(variable)):
+            _C.register_autocast(list(names), policy)
+        elif unknown := _C.register_autocast(list(read_list(variable, Path(file))), policy):
+            text = f"{variable}: {file} names no operators: {', '.join(unknown)}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
     _C.register_autocast(list(PROMOTE), "promote")
 
 

@@ -60,11 +60,6 @@ def enable_logging(name: str, level: str | int = "debug") -> None:
         logger.addHandler(handler)
 
 
-def fallback_op_count() -> dict[str, int]:
-    """How often each operator fell back to the CPU."""
-    return events.fallback_ops()
-
-
 def jit_cache_size() -> int:
     """How many different graphs lazy mode has seen."""
     return int(_C.graphs_seen())
@@ -84,11 +79,8 @@ def get_tensor_info(tensor: torch.Tensor) -> tuple[int, int]:
 
 def log_memory(message: str = "") -> None:
     """A line with the memory in use to the logger PT_MEMLOG."""
-    logging.getLogger("PT_MEMLOG").info("%s in use %d, peak %d bytes", message, *_memory())
-
-
-def _memory() -> tuple[int, int]:
-    return hpu.memory_allocated(), hpu.max_memory_allocated()
+    used = hpu.memory_allocated(), hpu.max_memory_allocated()
+    logging.getLogger("PT_MEMLOG").info("%s in use %d, peak %d bytes", message, *used)
 
 
 def dump_memory_report(path: str = "memory.reporter.json") -> None:

@@ -1,10 +1,11 @@
 """Gaudi's event dispatcher, as a face over `openhpu.observe.events`."""
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 from openhpu.observe import events
 
@@ -35,14 +36,11 @@ _PARAM_NAMES = {EventId.CPU_FALLBACK: {"op": "op_name"}}
 class EventDispatcher:
     """Subscriptions and events of this process. There is one, `EventDispatcher.instance()`."""
 
-    _instance: ClassVar["EventDispatcher | None"] = None
-
     @classmethod
+    @functools.cache
     def instance(cls) -> "EventDispatcher":
         """The dispatcher."""
-        if cls._instance is None:
-            cls._instance = cls()
-        return cls._instance
+        return cls()
 
     def subscribe(self, event_id: EventId, callback: Callable[[datetime, Params], None]) -> events.Subscription:
         """Call `callback(timestamp, [(name, value), ...])` for each event, until `unsubscribe` of the handle."""

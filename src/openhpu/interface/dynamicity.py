@@ -1,6 +1,7 @@
 """Finds changing shapes: in a model's modules, and in a data loader."""
 
 import csv
+import functools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,20 +21,18 @@ class Dynamicity:
         self._seen: dict[str, set[tuple[str, str]]] = {}
         self.calls: list[dict[str, Any]] = []  # with the values of _FIELDS
         for path, module in model.named_modules():
-            module.register_forward_hook(self._hook(f"{name}.{path}" if path else name), with_kwargs=True)
+            called = functools.partial(self._called, f"{name}.{path}" if path else name)
+            module.register_forward_hook(called, with_kwargs=True)
         model.register_forward_hook(self._end_of_step)
 
-    def _hook(self, path: str) -> Any:
-        def after(module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-            inputs, outputs = shapes((args, kwargs)), shapes(result)
-            seen = self._seen.setdefault(path, set())
-            new_in = all(inputs != known for known, _ in seen)
-            new_out = all(outputs != known for _, known in seen)
-            seen.add((inputs, outputs))
-            call = self._step, path, type(module).__name__, inputs, outputs, new_in, new_out
-            self.calls.append(dict(zip(_FIELDS, call, strict=True)))
-
-        return after
+    def _called(self, path: str, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+        inputs, outputs = shapes((args, kwargs)), shapes(result)
+        seen = self._seen.setdefault(path, set())
+        new_in = all(inputs != known for known, _ in seen)
+        new_out = all(outputs != known for _, known in seen)
+        seen.add((inputs, outputs))
+        call = self._step, path, type(module).__name__, inputs, outputs, new_in, new_out
+        self.calls.append(dict(zip(_FIELDS, call, strict=True)))
 
     def _end_of_step(self, module: torch.nn.Module, args: Any, result: Any) -> None:
         self._step += 1

@@ -10,6 +10,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from openhpu.capture.hpu_graphs import marked
 from openhpu.interface import hpu
+from openhpu.interface.names import deprecated
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 
@@ -86,49 +87,24 @@ def hpu_teardown_inference_env() -> None:
     hpu.disable_inference_mode()
 
 
-def hpu_inference_set_env(model: Any = None) -> Any:
-    """The same as `hpu_set_inference_env`."""
-    return hpu_set_inference_env(model)
-
-
-def hpu_set_env(model: Any = None) -> Any:
-    """Deprecated: use `hpu_set_inference_env`."""
-    _warn("hpu_set_env", "hpu_set_inference_env")
-    return hpu_set_inference_env(model)
-
-
-def hpu_initialize(
-    model: torch.nn.Module | None = None,
-    mark_only_scales_as_const: bool = False,
-    optimizer: Any = None,
-    args: Any = None,
-) -> None:
-    """Deprecated: use `hpu_inference_initialize`."""
-    _warn("hpu_initialize", "hpu_inference_initialize")
-    hpu_inference_initialize(model, mark_only_scales_as_const, optimizer, args)
-
-
-def hpu_reset_env() -> None:
-    """Deprecated: use `hpu_teardown_inference_env`."""
-    _warn("hpu_reset_env", "hpu_teardown_inference_env")
-    hpu_teardown_inference_env()
+# Other names of the same.
+hpu_inference_set_env = hpu_set_inference_env
+hpu_set_env = deprecated("htcore.hpu_set_env", "htcore.hpu_set_inference_env")(hpu_set_inference_env)
+hpu_initialize = deprecated("htcore.hpu_initialize", "htcore.hpu_inference_initialize")(hpu_inference_initialize)
+hpu_reset_env = deprecated("htcore.hpu_reset_env", "htcore.hpu_teardown_inference_env")(hpu_teardown_inference_env)
 
 
 def _refuse_half(model: torch.nn.Module | None, function: str) -> None:
     """Gaudi 1 has no float16: its users are told before the first operator falls back to the CPU."""
     if model is None or hpu.is_fp16_supported():
         return
-    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+    for name, tensor in _state(model):
         if tensor.dtype is torch.float16:
             raise RuntimeError(
                 f"{function}: inference in float16 is not supported on Gaudi 1, which OPENHPU_GENERATION names, and "
                 f"{name} of the model is float16. Use model.to(torch.bfloat16), or set OPENHPU_GENERATION to gaudi2 or "
                 "gaudi3."
             )
-
-
-def _warn(old: str, new: str) -> None:
-    warnings.warn(f"htcore.{old} is deprecated; use htcore.{new}", FutureWarning, stacklevel=3)
 
 
 _CONVOLUTIONS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)

@@ -1,7 +1,13 @@
-"""Modules under the names that scripts import."""
+"""Modules and functions under the names that scripts import."""
 
+import functools
 import sys
+import warnings
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any, TypeVar
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def alias_submodules(package: ModuleType, alias: str) -> None:
@@ -11,3 +17,24 @@ def alias_submodules(package: ModuleType, alias: str) -> None:
         is_ours = isinstance(found, ModuleType) and found.__name__.startswith("openhpu.") and found is not package
         if is_ours and sys.modules.setdefault(f"{alias}.{name}", found) is found and hasattr(found, "__path__"):
             alias_submodules(found, f"{alias}.{name}")
+
+
+def stand_in(package: ModuleType, alias: str) -> None:
+    """Let `import alias` give the module object `package`, and so on for its submodules."""
+    sys.modules[alias] = package
+    alias_submodules(package, alias)
+
+
+def deprecated(old: str, new: str) -> Callable[[Function], Function]:
+    """Make of a function the one named `old`: each call warns, and says to use `new`."""
+
+    def under_old_name(function: Function) -> Function:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            warnings.warn(f"{old} is deprecated; use {new}", FutureWarning, stacklevel=2)
+            return function(*args, **kwargs)
+
+        call.__name__, call.__doc__ = old.rpartition(".")[2], f"Deprecated: use {new}."
+        return call  # type: ignore[return-value]
+
+    return under_old_name

@@ -125,10 +125,8 @@ def counters() -> dict[str, int]:
     many; `graphs_compiling_ops`, the operators of the largest; `graphs_compiling_ms`, for how long it has been at it.
     """
     core = _core()
-    graphs, operators, milliseconds = core.compile_progress()
-    progress = {
-        "graphs_compiling": graphs, "graphs_compiling_ops": operators, "graphs_compiling_ms": milliseconds
-    }  # fmt: skip
+    names = "graphs_compiling", "graphs_compiling_ops", "graphs_compiling_ms"
+    progress = dict(zip(names, core.compile_progress(), strict=True))
     return {name: value - _counters_before[name] for name, value in core.counters().items()} | progress
 
 

@@ -5,10 +5,10 @@ on. If they are unset, the older bit masks PT_HPU_LOG_MOD_MASK and PT_HPU_LOG_TY
 logger of that name.
 """
 
+import functools
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from openhpu import settings
@@ -49,32 +49,23 @@ def _wait(event: events.Event) -> str:
     return f"the script {'waited' if p['over'] else 'waits'} {p['seconds']:.0f} s for the compiler to make {what}"
 
 
-@dataclass(frozen=True)
-class _Message:
-    """The message of an event."""
-
-    kind: str
-    logger: str
-    level: int
-    text: Callable[[events.Event], str]
-
-
-_MESSAGES = (
-    _Message("cpu_fallback", "FALLBACK", logging.INFO, _fallback),
-    _Message("device_acquired", "DEVICE", logging.INFO, lambda e: f"device {e.params['device']} acquired"),
-    _Message("error", "BRIDGE", logging.ERROR, lambda e: f"{e.params['op']}: {e.params['message']}"),
-    _Message("recompilation", "DYNAMIC_SHAPE", logging.INFO, _recompilation),
-    _Message("graph_compilation", "RECIPE_STATS", logging.INFO,
-             lambda e: f"recipe {e.params['recipe']} compiled in {e.params['duration'] / 1e6:.2f} s"),
-    _Message("recipe_loaded", "RECIPE_STATS", logging.INFO, lambda e: f"recipe {e.params['recipe']} loaded from disk"),
-    _Message("compiler_wait", "LAZY", logging.WARNING, _wait),
-    _Message("graph_recorded", "LAZY", logging.DEBUG, _graph),
-    _Message("mark_step", "LAZY", TRACE, lambda e: "mark_step"),
-    _Message("blocking_read", "BRIDGE", logging.DEBUG,
-             lambda e: f"the host waits for {e.params['bytes']} bytes in {e.params['op']}"),
-    _Message("wait", "BRIDGE", logging.DEBUG, lambda e: f"the host waits in {e.params['op']} ({e.params['kind']})"),
-    _Message("copy", "SYNHELPER", TRACE, lambda e: f"copy {e.params['kind']} of {e.params['bytes']} bytes"),
-    _Message("allocation_peak", "DEVMEM", logging.DEBUG, lambda e: f"new peak of {e.params['bytes']} bytes in use"),
+# The kind of an event, the logger and level of its message, and the text.
+_MESSAGES: tuple[tuple[str, str, int, Callable[[events.Event], str]], ...] = (
+    ("cpu_fallback", "FALLBACK", logging.INFO, _fallback),
+    ("device_acquired", "DEVICE", logging.INFO, lambda e: f"device {e.params['device']} acquired"),
+    ("error", "BRIDGE", logging.ERROR, lambda e: f"{e.params['op']}: {e.params['message']}"),
+    ("recompilation", "DYNAMIC_SHAPE", logging.INFO, _recompilation),
+    ("graph_compilation", "RECIPE_STATS", logging.INFO,
+     lambda e: f"recipe {e.params['recipe']} compiled in {e.params['duration'] / 1e6:.2f} s"),
+    ("recipe_loaded", "RECIPE_STATS", logging.INFO, lambda e: f"recipe {e.params['recipe']} loaded from disk"),
+    ("compiler_wait", "LAZY", logging.WARNING, _wait),
+    ("graph_recorded", "LAZY", logging.DEBUG, _graph),
+    ("mark_step", "LAZY", TRACE, lambda e: "mark_step"),
+    ("blocking_read", "BRIDGE", logging.DEBUG,
+     lambda e: f"the host waits for {e.params['bytes']} bytes in {e.params['op']}"),
+    ("wait", "BRIDGE", logging.DEBUG, lambda e: f"the host waits in {e.params['op']} ({e.params['kind']})"),
+    ("copy", "SYNHELPER", TRACE, lambda e: f"copy {e.params['kind']} of {e.params['bytes']} bytes"),
+    ("allocation_peak", "DEVMEM", logging.DEBUG, lambda e: f"new peak of {e.params['bytes']} bytes in use"),
 )  # fmt: skip
 
 
@@ -82,7 +73,7 @@ def install() -> None:
     """Start the loggers that the environment, or the level of one of Python's loggers, switches on."""
     logging.addLevelName(TRACE, "TRACE")
     handlers: list[logging.Handler] = []
-    for name in dict.fromkeys(message.logger for message in _MESSAGES):
+    for name in dict.fromkeys(logger for _, logger, _, _ in _MESSAGES):
         logger = logging.getLogger(f"PT_{name}")
         level, allowed = _asked(name)
         if level is not None:
@@ -94,17 +85,14 @@ def install() -> None:
                 logger.propagate = logger.propagate and not settings.get("ENABLE_CONSOLE")
             if allowed is not None:
                 logger.addFilter(_of_types(allowed))
-        for message in _MESSAGES:
-            if message.logger == name and logger.level != logging.NOTSET and logger.isEnabledFor(message.level):
-                _subscribe(logger, message)
+        for kind, whose, severity, text in _MESSAGES:
+            if whose == name and logger.level != logging.NOTSET and logger.isEnabledFor(severity):
+                events.subscribe(kind, functools.partial(_log, logger, severity, text))
 
 
-def _subscribe(logger: logging.Logger, message: _Message) -> None:
-    def log(event: events.Event) -> None:
-        where = f" ({os.path.basename(event.site[0])}:{event.site[1]})" if event.site else ""
-        logger.log(message.level, "%s%s", message.text(event), where)
-
-    events.subscribe(message.kind, log)
+def _log(logger: logging.Logger, level: int, text: Callable[[events.Event], str], event: events.Event) -> None:
+    where = f" ({os.path.basename(event.site[0])}:{event.site[1]})" if event.site else ""
+    logger.log(level, "%s%s", text(event), where)
 
 
 def _asked(name: str) -> tuple[int | None, int | None]:

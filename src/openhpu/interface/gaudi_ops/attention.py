@@ -6,32 +6,20 @@ fp8 operands (`fp8_attention`). They compute in float32.
 """
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from openhpu.interface.gaudi_ops.errors import check
-from openhpu.interface.gaudi_ops.fp8 import E4M3, absolute_maximum, is_fp8, no_amax, quantize, scaled
+from openhpu.interface.gaudi_ops.errors import check, expect
+from openhpu.interface.gaudi_ops.fp8 import E4M3, is_fp8, maximum_of, quantize, scaled
 from openhpu.interface.gaudi_ops.registry import Arguments
 
 SOFTMAX_MODES = ("None", "fast", "fp32")
 Window = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Masking:
-    """Excluded keys of a query: a mask (bool: True is allowed; else added), later keys, padding, distance."""
-
-    mask: Tensor | None = None
-    is_causal: bool = False
-    lengths: Tensor | None = None  # [batch] valid keys
-    padding: str = "left"
-    window: Window | None = None  # keys to the left and to the right of a query's own; -1: all
-
-
-def check_arguments(a: Arguments, masking: Masking) -> None:
+def check_arguments(a: Arguments) -> None:
     """Raise RuntimeError for arguments that no form of attention takes."""
     name, q, k, v = a.operator, a.q, a.k, a.v
     for argument, tensor in (("q", q), ("k", k), ("v", v)):
@@ -41,15 +29,12 @@ def check_arguments(a: Arguments, masking: Masking) -> None:
     check(k.shape[-2] == v.shape[-2], name, "v", v, f"{k.shape[-2]} positions, as k's")
     check(k.shape[-3] == v.shape[-3], name, "v", v, f"{k.shape[-3]} heads, as k's")
     check(q.shape[-3] % k.shape[-3] == 0, name, "k", k, f"a number of heads that divides q's {q.shape[-3]}")
-    check(0.0 <= a.p < 1.0, name, "p", a.p, "a probability of dropout, at least 0 and less than 1")
-    modes = f"one of {', '.join(SOFTMAX_MODES)}"
-    check(a.softmax_mode in SOFTMAX_MODES, name, "softmax_mode", a.softmax_mode, modes)
-    if masking.lengths is not None:
-        check(
-            masking.lengths.dim() == 1 and masking.lengths.shape[0] == q.shape[0], name, "valid_seq_len",
-            masking.lengths, f"one length for each of the {q.shape[0]} sequences",
-        )  # fmt: skip
-        check(masking.padding in ("left", "right"), name, "seq_padding_type", masking.padding, "left or right")
+    expect(a, "p", 0.0 <= a.p < 1.0, "a probability of dropout, at least 0 and less than 1")
+    expect(a, "softmax_mode", a.softmax_mode in SOFTMAX_MODES, f"one of {', '.join(SOFTMAX_MODES)}")
+    if getattr(a, "valid_seq_len", None) is not None:
+        fits = a.valid_seq_len.shape == q.shape[:1]
+        expect(a, "valid_seq_len", fits, f"one length for each of the {q.shape[0]} sequences")
+        expect(a, "seq_padding_type", a.seq_padding_type in ("left", "right"), "left or right")
 
 
 def default_scale(q: Tensor, scale: float | None) -> float:
@@ -57,23 +42,24 @@ def default_scale(q: Tensor, scale: float | None) -> float:
     return 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
 
 
-def visible(q: Tensor, k: Tensor, masking: Masking) -> Tensor | None:
-    """Which keys a query may see, apart from the mask: a bool tensor that broadcasts to the scores, or None for all."""
-    rows = torch.arange(q.shape[-2], device=q.device).unsqueeze(-1)
-    columns = torch.arange(k.shape[-2], device=q.device)
-    seen: Tensor | None = None
-    if masking.is_causal:
-        seen = columns <= rows
-    if masking.window is not None:
-        left, right = masking.window
-        if left >= 0:
-            seen = _both(seen, columns >= rows - left)
-        if right >= 0:
-            seen = _both(seen, columns <= rows + right)
-    if masking.lengths is not None:
-        lengths = masking.lengths.reshape(-1, *[1] * (q.dim() - 1))
-        valid = columns < lengths if masking.padding == "right" else columns >= k.shape[-2] - lengths
-        seen = _both(seen, valid)
+def visible(a: Arguments) -> Tensor | None:
+    """Which keys a query may see, apart from the mask: a bool tensor that broadcasts to the scores, or None for all.
+
+    What a query does not see: with `is_causal` later keys; with `valid_seq_len`, [batch] valid keys, padding; with
+    `window` those beyond so many keys to the left and to the right of its own, -1: all.
+    """
+    length, lengths = a.k.shape[-2], getattr(a, "valid_seq_len", None)
+    rows = torch.arange(a.q.shape[-2], device=a.q.device).unsqueeze(-1)
+    columns = torch.arange(length, device=a.q.device)
+    seen = columns <= rows if a.is_causal else None
+    left, right = getattr(a, "window", None) or (-1, -1)
+    if left >= 0:
+        seen = _both(seen, columns >= rows - left)
+    if right >= 0:
+        seen = _both(seen, columns <= rows + right)
+    if lengths is not None:
+        lengths = lengths.reshape(-1, *[1] * (a.q.dim() - 1))
+        seen = _both(seen, columns < lengths if a.seq_padding_type == "right" else columns >= length - lengths)
     return seen
 
 
@@ -81,16 +67,15 @@ def _both(a: Tensor | None, b: Tensor) -> Tensor:
     return b if a is None else a & b
 
 
-def scores(a: Arguments, k: Tensor, masking: Masking) -> Tensor:
+def scores(a: Arguments) -> Tensor:
     """q @ k^T * scale in float32, -inf where a query may not see a key."""
-    scale = default_scale(a.q, a.scale)
-    out = torch.matmul(_wide(a, "q"), k.transpose(-1, -2)) * scale
-    seen = visible(a.q, a.k, masking)
-    if masking.mask is not None:
-        if masking.mask.dtype is torch.bool:
-            seen = _both(seen, masking.mask)
-        else:
-            out = out + masking.mask
+    keys = repeated(a.q, _wide(a, "k"))
+    out = torch.matmul(_wide(a, "q"), keys.transpose(-1, -2)) * default_scale(a.q, a.scale)
+    seen, mask = visible(a), a.attention_mask
+    if mask is not None and mask.dtype is torch.bool:
+        seen = _both(seen, mask)
+    elif mask is not None:
+        out = out + mask
     return out if seen is None else out.masked_fill(~seen, -math.inf)
 
 
@@ -111,11 +96,6 @@ def _rounded(a: Arguments, x: Tensor, name: str) -> tuple[Tensor, Tensor | None]
 def _plain(x: Tensor) -> torch.dtype:
     """The dtype of results that are not fp8."""
     return torch.bfloat16 if is_fp8(x.dtype) else x.dtype
-
-
-def maximum_of(x: Tensor, wanted: bool) -> Tensor:
-    """max |x|, empty unless it is wanted."""
-    return absolute_maximum(x) if wanted else no_amax(x)
 
 
 def softmax_parts(s: Tensor, sinks: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -163,13 +143,14 @@ class Attended(NamedTuple):
     reciprocal: Tensor
 
 
-def attend(a: Arguments, masking: Masking, seed: Tensor | None = None, sinks: Tensor | None = None) -> Attended:
-    """Attention of `a.q`, `a.k` and `a.v`, with `a.scale`, dropout `a.p` and the scales of fp8 that `a` has."""
-    check_arguments(a, masking)
-    s = scores(a, repeated(a.q, _wide(a, "k")), masking)
-    maximum, reciprocal = softmax_parts(s, sinks)
+def attend(a: Arguments) -> Attended:
+    """Attention of `a.q`, `a.k` and `a.v`, with `a.scale`, dropout `a.p`, and the scales of fp8, the seed and the sinks
+    that `a` has. `attention_mask`: bool (True: seen), or added to the scores."""
+    check_arguments(a)
+    s = scores(a)
+    maximum, reciprocal = softmax_parts(s, getattr(a, "sinks", None))
     exact = torch.exp(s - maximum) * reciprocal
-    keep = keep_mask(s, a.p, seed) if a.p > 0.0 else None
+    keep = keep_mask(s, a.p, getattr(a, "seed", None)) if a.p > 0.0 else None
     used, held = _rounded(a, exact, "s")
     out = torch.matmul(dropped(used, keep, a.p), repeated(a.q, _wide(a, "v")))
     return Attended(out, exact, exact.to(_plain(a.q)) if held is None else held, keep, maximum, reciprocal)
@@ -181,7 +162,8 @@ def gradients(a: Arguments, probabilities: Tensor, keep: Tensor | None) -> tuple
     weights = dropped(probabilities, keep, a.p)
     grad_v = torch.matmul(weights.transpose(-1, -2), wide)
     many_v = repeated(a.q, _wide(a, "v"))
-    grad_s = scores_gradient(torch.matmul(wide, many_v.transpose(-1, -2)), probabilities, weights) * a.scale
+    product = weights * torch.matmul(wide, many_v.transpose(-1, -2))
+    grad_s = (product - probabilities * product.sum(-1, keepdim=True)) * a.scale
     held, _ = _rounded(a, grad_s, "ds")
     grad_q = torch.matmul(held, repeated(a.q, _wide(a, "k")))
     grad_k = torch.matmul(held.transpose(-1, -2), _wide(a, "q"))
@@ -195,12 +177,6 @@ def dropped(probabilities: Tensor, keep: Tensor | None, p: float) -> Tensor:
     return probabilities if keep is None else probabilities * keep * (1.0 / (1.0 - p))
 
 
-def scores_gradient(grad_weights: Tensor, probabilities: Tensor, weights: Tensor) -> Tensor:
-    """The gradient of the scores, from that of the `weights`, the probabilities after dropout."""
-    product = weights * grad_weights
-    return product - probabilities * product.sum(-1, keepdim=True)
-
-
 def summed(grad: Tensor, like: Tensor) -> Tensor:
     """The sum over the dimensions that `repeated` or a product's broadcasting multiplied."""
     if grad.shape == like.shape:
@@ -210,16 +186,6 @@ def summed(grad: Tensor, like: Tensor) -> Tensor:
     heads = like.shape[-3]
     grouped = grad.reshape(*grad.shape[:-3], heads, grad.shape[-3] // heads, *grad.shape[-2:])
     return grouped.sum(-3)
-
-
-def masking_of(a: Arguments, window: Window | None = None) -> Masking:
-    """What the arguments of a forward exclude."""
-    return Masking(a.attention_mask, a.is_causal, a.valid_seq_len, a.seq_padding_type, window)
-
-
-def no_mask(q: Tensor) -> Tensor:
-    """The result in the place of a mask of dropout, where nothing is dropped."""
-    return torch.empty(0, dtype=torch.bool, device=q.device)
 
 
 def seed_of(a: Arguments) -> Tensor:
@@ -244,65 +210,52 @@ def _drop_nothing(a: Arguments) -> None:
 
 
 def forward(a: Arguments) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The result, the probabilities as they are held, dropout's mask, and the probabilities' maximum if wanted."""
+    """softmax(q @ k^T * scale + mask) @ v; the probabilities before dropout, as they are held; True where dropout keeps
+    one; the maximum of the probabilities if wanted.
+
+    q: [..., heads, Sq, D]; k: [..., heads or a divisor, Sk, D]; v: [..., Sk, E]; mask: bool (True: seen) or added;
+    valid_seq_len: [batch]. The third result is empty if p is 0. Dropout is a function of `seed`, an integer tensor of
+    one element, if that is given. `non_dropout` drops nothing, whatever p is. Raises RuntimeError for arguments that do
+    not fit.
+    Source: the operator's schema; the formula is that of torch.nn.functional.scaled_dot_product_attention.
+    """
     _drop_nothing(a)
-    found = attend(a, masking_of(a), getattr(a, "seed", None))
-    keep = no_mask(a.q) if found.keep is None else found.keep
+    found = attend(a)
+    keep = torch.empty(0, dtype=torch.bool, device=a.q.device) if found.keep is None else found.keep
     return result_of(a, found), found.held, keep, maximum_of(found.exact, getattr(a, "is_amax_s", False))
 
 
 def recomputable(a: Arguments) -> tuple[Tensor, ...]:
-    """The result; of each row of scores its maximum and 1 / the sum of exponentials; the dropout's seed; the maxima of
-    probabilities and result if wanted."""
+    """`forward`'s first result; of each row of scores its maximum and 1 / the sum of exponentials; the dropout's seed;
+    the maxima of probabilities and result if wanted."""
     _drop_nothing(a)
     name, sinks, heads = a.operator, getattr(a, "sinks", None), a.q.shape[-3]
     size = list(getattr(a, "window_size", (-1, -1)))
     check(len(size) == 2, name, "window_size", size, "two numbers, of keys to the left and right")
     fits = sinks is None or sinks.numel() == heads
     check(fits, name, "sinks", sinks, f"one score for each of the {heads} heads")
-    seed = seed_of(a)
-    found = attend(a, masking_of(a, None if max(size) < 0 else (size[0], size[1])), seed, sinks)
+    a.window, a.seed = None if max(size) < 0 else size, seed_of(a)
+    found = attend(a)
     measured = getattr(a, "is_amax_0", False) or getattr(a, "is_amax_o", False)
     maxima = maximum_of(found.exact, getattr(a, "is_amax_s", False)), maximum_of(found.out, measured)
-    return result_of(a, found), found.maximum, found.reciprocal, seed, *maxima
+    return result_of(a, found), found.maximum, found.reciprocal, a.seed, *maxima
 
 
-def backward(a: Arguments) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`gradients` from the probabilities and the mask of dropout that `forward` has returned."""
-    check(a.grad.shape == a.fwd_out.shape, a.operator, "grad", a.grad, f"a tensor of shape {list(a.fwd_out.shape)}")
+def backward(a: Arguments) -> tuple[Tensor, ...]:
+    """Gradients of q, k and v, from the probabilities and the mask of dropout that `forward` has returned; the maximum
+    of the scores' gradient if wanted."""
+    expect(a, "grad", a.grad.shape == a.fwd_out.shape, f"a tensor of shape {list(a.fwd_out.shape)}")
     keep = a.dm if a.dm is not None and a.dm.numel() > 0 and a.p > 0.0 else None
-    return gradients(a, _wide(a, "P", "s") if is_fp8(a.P.dtype) else a.P.float(), keep)
-
-
-def sdpa_fwd(a: Arguments) -> tuple[Tensor, ...]:
-    """softmax(q @ k^T * scale + mask) @ v; the probabilities before dropout; True where dropout keeps one.
-
-    q: [..., heads, Sq, D]; k: [..., heads or a divisor, Sk, D]; v: [..., Sk, E]; mask: bool (True: seen) or added;
-    valid_seq_len: [batch]. The last result is empty if p is 0. Dropout is a function of `seed`, an integer tensor of
-    one element, if that is given. `non_dropout` drops nothing, whatever p is. Raises RuntimeError for arguments that do
-    not fit.
-    Source: the operator's schema; the formula is that of torch.nn.functional.scaled_dot_product_attention.
-    """
-    return forward(a)[:3]
-
-
-def sdpa_bwd(a: Arguments) -> tuple[Tensor, ...]:
-    """Gradients of q, k and v, from `sdpa_fwd`'s probabilities and mask of dropout."""
-    return backward(a)[:3]
-
-
-def sdpa_recomp_fwd(a: Arguments) -> tuple[Tensor, ...]:
-    """`sdpa_fwd`'s first result; of each row of scores its maximum, 1 / the sum of exponentials; the dropout's seed."""
-    return recomputable(a)[:4]
+    *found, grad_s = gradients(a, _wide(a, "P", "s") if is_fp8(a.P.dtype) else a.P.float(), keep)
+    return *found, maximum_of(grad_s, getattr(a, "is_amax_ds", False))
 
 
 def sdpa_recomp_bwd(a: Arguments) -> tuple[Tensor, ...]:
-    """Gradients of q, k and v; the probabilities are computed again, from the results of `sdpa_recomp_fwd`."""
-    name, seed = a.operator, a.seed
-    check(a.grad.shape == a.fwd_out.shape, name, "grad", a.grad, f"a tensor of shape {list(a.fwd_out.shape)}")
-    s = scores(a, repeated(a.q, _wide(a, "k")), Masking(a.attention_mask, a.is_causal))
+    """Gradients of q, k and v; the probabilities are computed again, from the results of `recomputable`."""
+    expect(a, "grad", a.grad.shape == a.fwd_out.shape, f"a tensor of shape {list(a.fwd_out.shape)}")
+    s = scores(a)
     keep = None
     if a.p > 0.0:
-        check(seed is not None and seed.numel() > 0, name, "seed", seed, "the seed of the forward's dropout")
-        keep = keep_mask(s, a.p, seed)
-    return gradients(a, torch.exp(s - a.m) * a.linv, keep)[:3]
+        expect(a, "seed", a.seed is not None and a.seed.numel() > 0, "the seed of the forward's dropout")
+        keep = keep_mask(s, a.p, a.seed)
+    return gradients(a, torch.exp(s - a.m) * a.linv, keep)

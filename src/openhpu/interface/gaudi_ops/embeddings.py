@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from openhpu.interface.gaudi_ops.errors import check
+from openhpu.interface.gaudi_ops.errors import check, expect
 from openhpu.interface.gaudi_ops.registry import Arguments
 
 
@@ -24,9 +24,9 @@ def embedding_bag_sum(input: Tensor, indices: Tensor, offsets: Tensor, valid_cou
     check(indices.dim() == 1 and offsets.dim() == 1, name, "indices", indices, "one dimension, as offsets")
     bags = offsets.shape[0] - 1
     bag = segments(offsets, indices.shape[0]).clamp_max(bags - 1)
-    valid = torch.arange(indices.shape[0], device=input.device) < valid_count.reshape(-1)[0]
-    rows = torch.where(valid.unsqueeze(-1), input.index_select(0, torch.where(valid, indices, 0).long()), 0.0)
-    return torch.zeros(bags, input.shape[1], dtype=input.dtype, device=input.device).index_put((bag,), rows, True)
+    valid, rows = _rows(indices, valid_count)
+    values = torch.where(valid, input.index_select(0, rows), 0.0)
+    return torch.zeros(bags, input.shape[1], dtype=input.dtype, device=input.device).index_put((bag,), values, True)
 
 
 def embedding_bag_sum_bwd_out(a: Arguments) -> Tensor:
@@ -66,71 +66,53 @@ def sparse_adagrad(a: Arguments) -> tuple[Tensor, Tensor]:
     return a.weights_in, a.moments_in
 
 
-def _permuted(permute: Tensor, lengths: Tensor, values: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """Segments of `values`, as long as `lengths` says, in another order; all segments are named once."""
+def _permuted(
+    permute: Tensor, lengths: Tensor, indices: Tensor, weights: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Segments of indices and weights, as long as `lengths` says, in another order; all segments are named once."""
     order = permute.long()
     new_lengths = lengths.index_select(0, order)
     starts = lengths.cumsum(0) - lengths
     ends = new_lengths.cumsum(0)
-    positions = torch.arange(values[0].shape[0], device=lengths.device)
+    positions = torch.arange(indices.shape[0], device=lengths.device)
     segment = torch.searchsorted(ends.contiguous(), positions, right=True).clamp_max(order.shape[0] - 1)
     within = positions - (ends - new_lengths).index_select(0, segment)
-    source = starts.index_select(0, order.index_select(0, segment)) + within
-    return new_lengths, [value.index_select(0, source.long()) for value in values]
+    source = (starts.index_select(0, order.index_select(0, segment)) + within).long()
+    moved = torch.empty(0, device=indices.device) if weights is None else weights.index_select(0, source)
+    return new_lengths, indices.index_select(0, source), moved
 
 
-def permute_1d(
-    permute: Tensor, lengths: Tensor, indices: Tensor, weights: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
+def permute_1d(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     """Segments of indices (and weights) in the order of `permute`; `lengths`: [segments]. Source: fbgemm's operator.
 
     permute names each segment once, so that there are as many indices as before.
     """
-    check(
-        permute.shape == lengths.shape, "habana_permute_1D_sparse_data", "permute", permute,
-        f"shape {list(lengths.shape)}, as lengths",
-    )  # fmt: skip
-    given = [indices] if weights is None else [indices, weights]
-    new, values = _permuted(permute, lengths, given)
-    return new, values[0], values[1] if weights is not None else torch.empty(0, device=indices.device)
+    fits, expected = a.permute.shape == a.lengths.shape, f"shape {list(a.lengths.shape)}, as lengths"
+    check(fits, "habana_permute_1D_sparse_data", "permute", a.permute, expected)
+    return _permuted(a.permute, a.lengths, a.indices, getattr(a, "weights", None))
 
 
-def permute_1d_alone(permute: Tensor, lengths: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
-    """`habana_permute_1D_sparse_data` of indices alone."""
-    return permute_1d(permute, lengths, indices)[:2]
-
-
-def permute_2d(
-    permute: Tensor, lengths: Tensor, indices: Tensor, weights: Tensor | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
+def permute_2d(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     """Features in the order of `permute`, [features]; `lengths`: [features, batch]. Source: fbgemm's operator."""
-    check(
-        lengths.dim() == 2 and permute.shape[0] == lengths.shape[0], "habana_permute_2D_sparse_data", "lengths",
-        lengths, f"[{permute.shape[0]}, batch]",
-    )  # fmt: skip
-    batch = lengths.shape[1]
-    columns = torch.arange(batch, device=permute.device)
-    each = (permute.long().unsqueeze(-1) * batch + columns).reshape(-1)
-    new, *values = permute_1d(each, lengths.reshape(-1), indices, weights)
-    return new.reshape(lengths.shape), values[0], values[1]
+    fits = a.lengths.dim() == 2 and a.permute.shape[0] == a.lengths.shape[0]
+    check(fits, "habana_permute_2D_sparse_data", "lengths", a.lengths, f"[{a.permute.shape[0]}, batch]")
+    batch = a.lengths.shape[1]
+    columns = torch.arange(batch, device=a.permute.device)
+    each = (a.permute.long().unsqueeze(-1) * batch + columns).reshape(-1)
+    new, indices, weights = _permuted(each, a.lengths.reshape(-1), a.indices, getattr(a, "weights", None))
+    return new.reshape(a.lengths.shape), indices, weights
 
 
-def permute_2d_alone(permute: Tensor, lengths: Tensor, indices: Tensor) -> tuple[Tensor, Tensor]:
-    """`habana_permute_2D_sparse_data` of indices alone."""
-    return permute_2d(permute, lengths, indices)[:2]
-
-
-def expand_into_jagged_permute(
-    permute: Tensor, input_offsets: Tensor, output_offsets: Tensor, output_size: int
-) -> Tensor:
+def expand_into_jagged_permute(a: Arguments) -> Tensor:
     """For each position of the permuted segments the position that it came from. Source: fbgemm's operator.
 
     permute: [segments]; offsets: [segments + 1], before and after; output_size: the last of output_offsets.
     """
-    positions = torch.arange(output_size, device=permute.device, dtype=output_offsets.dtype)
-    segment = torch.searchsorted(output_offsets[1:].contiguous(), positions, right=True).clamp_max(permute.shape[0] - 1)
-    within = positions - output_offsets.index_select(0, segment)
-    return (input_offsets.index_select(0, permute.long().index_select(0, segment)) + within).to(permute.dtype)
+    permute, ends = a.permute, a.output_offsets[1:].contiguous()
+    positions = torch.arange(a.output_size, device=permute.device, dtype=ends.dtype)
+    segment = torch.searchsorted(ends, positions, right=True).clamp_max(permute.shape[0] - 1)
+    within = positions - a.output_offsets.index_select(0, segment)
+    return (a.input_offsets.index_select(0, permute.long().index_select(0, segment)) + within).to(permute.dtype)
 
 
 def bounds_check_indices(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
@@ -138,10 +120,9 @@ def bounds_check_indices(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
 
     offsets: [tables * batch + 1]; rows_per_table: [tables]; bounds_check_mode: 1 (warning) or 2 (ignore).
     """
-    name = "habana_bounds_check_indices"
-    check(a.bounds_check_mode in (1, 2), name, "bounds_check_mode", a.bounds_check_mode, "1 (warning) or 2 (ignore)")
+    expect(a, "bounds_check_mode", a.bounds_check_mode in (1, 2), "1 (warning) or 2 (ignore)")
     tables = a.rows_per_table.shape[0]
-    check((a.offsets.shape[0] - 1) % tables == 0, name, "offsets", a.offsets, f"{tables} tables * batch + 1 numbers")
+    expect(a, "offsets", (a.offsets.shape[0] - 1) % tables == 0, f"{tables} tables * batch + 1 numbers")
     batch = (a.offsets.shape[0] - 1) // tables
     table = segments(a.offsets, a.indices.shape[0]).clamp(0, tables * batch - 1) // batch
     rows = a.rows_per_table.index_select(0, table)
@@ -153,11 +134,8 @@ def bounds_check_indices(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     return a.indices, a.offsets, a.warning
 
 
-def split_permute_cat(input: Tensor, indices: Tensor, batch_size: int, num_features: int, dims: int) -> Tensor:
+def split_permute_cat(a: Arguments) -> Tensor:
     """Features of `dims` columns each, in the order of `indices`: [batch_size, num_features * dims]."""
-    check(
-        input.numel() == batch_size * num_features * dims, "habana_split_permute_cat", "input", input,
-        f"{batch_size} x {num_features} x {dims} numbers",
-    )  # fmt: skip
-    parts = input.reshape(batch_size, num_features, dims).index_select(1, indices.long())
-    return parts.reshape(batch_size, -1)
+    batch, features, dims = a.batch_size, a.num_features, a.dims
+    expect(a, "input", a.input.numel() == batch * features * dims, f"{batch} x {features} x {dims} numbers")
+    return a.input.reshape(batch, features, dims).index_select(1, a.indices.long()).reshape(batch, -1)

@@ -4,6 +4,8 @@ from typing import Any
 
 import torch
 
+from openhpu.compiler.program.named import Arguments
+
 
 def check(condition: bool, operator: str, argument: str, given: Any, expected: str) -> None:
     """Raise RuntimeError unless `condition` holds."""
@@ -32,8 +34,13 @@ def check_dims(operator: str, argument: str, tensor: torch.Tensor, *allowed: int
     check(tensor.dim() in allowed, operator, argument, tensor, f"{names} dimensions")
 
 
-def check_same_length(operator: str, first: str, **lists: list[torch.Tensor]) -> None:
-    """Raise RuntimeError unless every list is as long as the one named `first`."""
-    length = len(lists[first])
-    for name, tensors in lists.items():
-        check(len(tensors) == length, operator, name, tensors, f"{length} tensors, as many as {first}")
+def expect(a: Arguments, argument: str, condition: bool, expected: str) -> None:
+    """`check` of the argument of that name of an operator."""
+    check(condition, a.operator, argument, getattr(a, argument), expected)
+
+
+def check_same_length(a: Arguments, first: str, *others: str) -> None:
+    """Raise RuntimeError unless these arguments, which are lists, are as long as the one named `first`."""
+    length = len(getattr(a, first))
+    for name in others:
+        expect(a, name, len(getattr(a, name)) == length, f"{length} tensors, as many as {first}")

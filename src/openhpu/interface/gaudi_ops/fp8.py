@@ -14,7 +14,7 @@ from torch import Tensor
 from torch._prims_common import is_expandable_to
 
 from openhpu import settings
-from openhpu.interface.gaudi_ops.errors import c_name, check, check_dims
+from openhpu.interface.gaudi_ops.errors import c_name, check, check_dims, expect
 from openhpu.interface.gaudi_ops.registry import Arguments
 
 Scale = Tensor | float | Sequence[float] | None
@@ -72,6 +72,11 @@ def widened(x: Tensor) -> Tensor:
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
 
 
+def narrowed(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """`x`, of float32 or float64, in another dtype, which may be of fp8."""
+    return quantize(x, dtype) if is_fp8(dtype) else x.to(dtype)
+
+
 def scaled(x: Tensor, scale: Scale, shape: Sequence[int] | None, name: str) -> Tensor:
     """`x` in float32, times `scale`, which broadcasts to it after it took `shape`.
 
@@ -124,19 +129,12 @@ def absolute_maximum(x: Tensor) -> Tensor:
     return x.abs().amax().float()
 
 
-def no_amax(x: Tensor) -> Tensor:
-    """The result in the place of a maximum that was not requested."""
-    return torch.empty(0, dtype=torch.float32, device=x.device)
+def maximum_of(x: Tensor, wanted: bool) -> Tensor:
+    """max |x|, empty unless it is wanted."""
+    return absolute_maximum(x) if wanted else torch.empty(0, dtype=torch.float32, device=x.device)
 
 
-def cast_to_fp8_v2(
-    input: Tensor,
-    scale: Scale = None,
-    stochastic_rounding: bool = False,
-    is_amax: bool = False,
-    dtype: torch.dtype | None = None,
-    scale_shape: Sequence[int] | None = None,
-) -> tuple[Tensor, Tensor]:
+def cast_to_fp8_v2(a: Arguments) -> tuple[Tensor, Tensor]:
     """fp8(input * scale), and max |input|.
 
     `input`: floating point, any shape. `scale`: a number, a tensor that broadcasts, or [channels], which are then the
@@ -145,73 +143,59 @@ def cast_to_fp8_v2(
     The second result is a 0-dim float32 tensor, empty unless `is_amax`. Raises RuntimeError for other dtypes, and for
     an fp8 input with another `dtype` or with `is_amax`. Source: the operator's schema.
     """
-    dtype = dtype or (input.dtype if is_fp8(input.dtype) else E5M2)
-    check(is_fp8(dtype), "cast_to_fp8_v2", "dtype", dtype, "torch.float8_e5m2 or torch.float8_e4m3fn")
-    check(input.is_floating_point(), "cast_to_fp8_v2", "input", input, "a floating-point tensor")
-    if is_fp8(input.dtype):
-        if is_amax:
+    name, x, scale = "cast_to_fp8_v2", a.input, a.scale
+    dtype = a.dtype or (x.dtype if is_fp8(x.dtype) else E5M2)
+    check(is_fp8(dtype), name, "dtype", dtype, "torch.float8_e5m2 or torch.float8_e4m3fn")
+    check(x.is_floating_point(), name, "input", x, "a floating-point tensor")
+    if is_fp8(x.dtype):
+        if a.is_amax:
             raise RuntimeError("CastToFp8V2 must have no amax for float8.")
-        if input.dtype is not dtype:
+        if x.dtype is not dtype:
             raise RuntimeError(
                 "CastToFp8V2 input and output must have the same dtype for float8, but are "
-                f"{c_name(input.dtype)} and {c_name(dtype)}."
+                f"{c_name(x.dtype)} and {c_name(dtype)}."
             )
-    amax = absolute_maximum(input) if is_amax else no_amax(input)
-    if input.dtype is torch.bfloat16:
-        scale = rounded(scale, input)
-    value = scaled(input, scale, scale_shape, "cast_to_fp8_v2")
-    if input.dtype is torch.bfloat16:
+    amax = maximum_of(x, a.is_amax)
+    if x.dtype is torch.bfloat16:
+        scale = rounded(scale, x)
+    value = scaled(x, scale, getattr(a, "scale_shape", None), name)
+    if x.dtype is torch.bfloat16:
         value = value.to(torch.bfloat16).float()
-    return quantize(value, dtype, stochastic_rounding), amax
+    return quantize(value, dtype, a.stochastic_rounding), amax
 
 
-def cast_to_fp8(
-    input: Tensor, scale: Tensor | None, stochastic_rounding: bool, out: Tensor, amax: Tensor
-) -> tuple[Tensor, Tensor]:
+def cast_to_fp8(a: Arguments) -> tuple[Tensor, Tensor]:
     """`cast_to_fp8_v2` into `out`, an fp8 tensor of the input's shape, and `amax`, which may be empty."""
-    check(is_fp8(out.dtype), "cast_to_fp8", "out", out, "a float8_e5m2 or float8_e4m3fn tensor")
-    check(out.shape == input.shape, "cast_to_fp8", "out", out, f"a tensor of shape {list(input.shape)}, the input's")
-    result, maximum = cast_to_fp8_v2(input, scale, stochastic_rounding, amax.numel() > 0, out.dtype)
-    out.copy_(result)
-    if amax.numel() > 0:
-        amax.copy_(maximum)
-    return out, amax
+    expect(a, "out", is_fp8(a.out.dtype), "a float8_e5m2 or float8_e4m3fn tensor")
+    expect(a, "out", a.out.shape == a.input.shape, f"a tensor of shape {list(a.input.shape)}, the input's")
+    a.dtype, a.is_amax = a.out.dtype, a.amax.numel() > 0
+    result, maximum = cast_to_fp8_v2(a)
+    a.out.copy_(result)
+    if a.is_amax:
+        a.amax.copy_(maximum)
+    return a.out, a.amax
 
 
 def cast_to_fp8_hybrid(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     """The input in float8_e5m2 and in float8_e4m3fn, each with its scale, and max |input| as `cast_to_fp8_v2`'s."""
-    e5m2, amax = cast_to_fp8_v2(a.input, a.scale_152, a.stochastic_rounding, a.is_amax, E5M2)
-    return e5m2, cast_to_fp8_v2(a.input, a.scale_143, a.stochastic_rounding, False, E4M3)[0], amax
+    a.scale, a.dtype = a.scale_152, E5M2
+    e5m2, amax = cast_to_fp8_v2(a)
+    a.scale, a.dtype, a.is_amax = a.scale_143, E4M3, False
+    return e5m2, cast_to_fp8_v2(a)[0], amax
 
 
-def cast_from_fp8(
-    input: Tensor, scale: Scale, out_dtype: torch.dtype, scale_shape: Sequence[int] | None = None
-) -> Tensor:
+def cast_from_fp8(a: Arguments) -> Tensor:
     """`input * scale` in `out_dtype`, computed in float32.
 
     `input`: an fp8 tensor of any shape; `scale`: a number, or one that broadcasts to it. Raises RuntimeError for other
     dtypes. Source: the operator's schema.
     """
-    check(is_fp8(input.dtype), "cast_from_fp8", "input", input, "a float8_e5m2 or float8_e4m3fn tensor")
-    check(out_dtype.is_floating_point, "cast_from_fp8", "out_dtype", out_dtype, "a floating-point dtype")
-    if is_fp8(out_dtype):
-        return quantize(scaled(input, scale, scale_shape, "cast_from_fp8"), out_dtype)
-    return scaled(input, scale, scale_shape, "cast_from_fp8").to(out_dtype)
+    expect(a, "input", is_fp8(a.input.dtype), "a float8_e5m2 or float8_e4m3fn tensor")
+    expect(a, "out_dtype", a.out_dtype.is_floating_point, "a floating-point dtype")
+    return narrowed(scaled(a.input, a.scale, a.scale_shape, a.operator), a.out_dtype)
 
 
-def fp8_gemm_v2(
-    A: Tensor,
-    trans_A: bool,
-    B: Tensor,
-    trans_B: bool,
-    D: Tensor | None,
-    out_dtype: torch.dtype,
-    A_scale_inv: Scale = None,
-    B_scale_inv: Scale = None,
-    bias: Tensor | None = None,
-    accumulate: bool = False,
-    B_scale_shape: Sequence[int] | None = None,
-) -> Tensor:
+def fp8_gemm_v2(a: Arguments) -> Tensor:
     """op(A) @ op(B) * A_scale_inv * B_scale_inv + bias, plus D if `accumulate`, in `out_dtype`; op may transpose.
 
     A: [..., M, K], B: [..., K, N] or one that broadcasts to it; either may be one-dimensional, [K], as torch.matmul's
@@ -220,39 +204,38 @@ def fp8_gemm_v2(
     bfloat16 the product, and that of the scales, are rounded to it before they are multiplied, as on a Gaudi. Raises
     RuntimeError for shapes that do not fit. Source: the operator's schema.
     """
-    name = "fp8_gemm_v2"
+    name, A, B, dtype = "fp8_gemm_v2", a.A, a.B, a.out_dtype
     for argument, tensor in (("A", A), ("B", B)):
         check(tensor.dim() >= 1, name, argument, tensor, "one dimension or more")
         check(tensor.is_floating_point(), name, argument, tensor, "a floating-point tensor, usually of fp8")
-    check(out_dtype.is_floating_point, name, "out_dtype", out_dtype, "a floating-point dtype")
-    left = A.transpose(-1, -2) if trans_A and A.dim() > 1 else torch.atleast_2d(A)
-    right = B.unsqueeze(-1) if B.dim() == 1 else B.transpose(-1, -2) if trans_B else B
+    check(dtype.is_floating_point, name, "out_dtype", dtype, "a floating-point dtype")
+    left = A.transpose(-1, -2) if a.trans_A and A.dim() > 1 else torch.atleast_2d(A)
+    right = B.unsqueeze(-1) if B.dim() == 1 else B.transpose(-1, -2) if a.trans_B else B
     check(left.shape[-1] == right.shape[-2], name, "B", B, f"{left.shape[-1]} rows (after trans_B), A's columns")
     batches = (left.shape[:-2], right.shape[:-2])
-    fit = all(a == b or 1 in (a, b) for a, b in zip(batches[0][::-1], batches[1][::-1], strict=False))
+    fit = all(m == n or 1 in (m, n) for m, n in zip(batches[0][::-1], batches[1][::-1], strict=False))
     check(fit, name, "B", B, f"dimensions before the last two that broadcast with A's, {list(batches[0])}")
     out = torch.matmul(widened(left), widened(right).to(widened(left).dtype))
-    factor = _result_scale(out, A_scale_inv, None, True, name, "A_scale_inv")
-    columns = _result_scale(out, B_scale_inv, B_scale_shape, False, name, "B_scale_inv")
+    factor = _result_scale(out, a.A_scale_inv, None, True, name, "A_scale_inv")
+    columns = _result_scale(out, a.B_scale_inv, getattr(a, "B_scale_shape", None), False, name, "B_scale_inv")
     if columns is not None:
         factor = columns if factor is None else factor * columns
-    if factor is not None and out_dtype is torch.bfloat16:
-        out = scaled(out.to(out_dtype), rounded(factor, out), None, name)
+    if factor is not None and dtype is torch.bfloat16:
+        out = scaled(out.to(dtype), rounded(factor, out), None, name)
     elif factor is not None:
         out = out * factor
     out = out.squeeze(-1) if B.dim() == 1 else out
     if A.dim() == 1:
         out = out.squeeze(-1 if B.dim() == 1 else -2)
-    if bias is not None:
-        expected = f"a tensor that broadcasts to {list(out.shape)}"
-        check(is_expandable_to(bias.shape, out.shape), name, "bias", bias, expected)
-        out = out + bias
-    if accumulate:
-        check(
-            D is not None and D.shape == out.shape, name, "D", D, f"a tensor of shape {list(out.shape)} to accumulate"
-        )
-        out = out + D  # type: ignore[operator]  # checked
-    return quantize(out, out_dtype) if is_fp8(out_dtype) else out.to(out_dtype)
+    if a.bias is not None:
+        fits = is_expandable_to(a.bias.shape, out.shape)
+        check(fits, name, "bias", a.bias, f"a tensor that broadcasts to {list(out.shape)}")
+        out = out + a.bias
+    if a.accumulate:
+        fits = a.D is not None and a.D.shape == out.shape
+        check(fits, name, "D", a.D, f"a tensor of shape {list(out.shape)} to accumulate")
+        out = out + a.D
+    return narrowed(out, dtype)
 
 
 def _result_scale(
@@ -267,20 +250,16 @@ def _result_scale(
         return factor.reshape(())
     if factor.numel() == length:
         return factor.reshape((length, 1) if rows else (1, length))
-    check(
-        is_expandable_to(factor.shape, out.shape), name, argument, factor,
-        f"1 number, {length}, or a shape that broadcasts to {list(out.shape)}",
-    )  # fmt: skip
+    expected = f"1 number, {length}, or a shape that broadcasts to {list(out.shape)}"
+    check(is_expandable_to(factor.shape, out.shape), name, argument, factor, expected)
     return factor
 
 
 def fp8_gemm(a: Arguments) -> Tensor:
     """`fp8_gemm_v2` into `out`, which has the result's shape and dtype."""
-    result = fp8_gemm_v2(
-        a.A, a.trans_A, a.B, a.trans_B, a.D, a.out_dtype, a.A_scale_inv, a.B_scale_inv, a.bias, a.accumulate
-    )
-    check(a.out.shape == result.shape, "fp8_gemm", "out", a.out, f"a tensor of shape {list(result.shape)}")
-    check(a.out.dtype is a.out_dtype, "fp8_gemm", "out", a.out, f"a tensor of out_dtype, {a.out_dtype}")
+    result = fp8_gemm_v2(a)
+    expect(a, "out", a.out.shape == result.shape, f"a tensor of shape {list(result.shape)}")
+    expect(a, "out", a.out.dtype is a.out_dtype, f"a tensor of out_dtype, {a.out_dtype}")
     return a.out.copy_(result)
 
 
@@ -291,39 +270,31 @@ def conv2d_fp8(a: Arguments) -> Tensor:
     """
     check_dims("conv2d_fp8", "input", a.input, 3, 4)
     check_dims("conv2d_fp8", "weight", a.weight, 4)
-    out = torch.nn.functional.conv2d(
-        widened(a.input), widened(a.weight), None, _pair(a.stride), _pair(a.padding), _pair(a.dilation), a.groups
-    )
+    wide = widened(a.input), widened(a.weight)
+    out = torch.nn.functional.conv2d(*wide, None, a.stride, a.padding, a.dilation, a.groups)
     channels = a.weight.shape[0]
     for argument, scale in (("scale_input", a.scale_input), ("scale_weight", a.scale_weight)):
         if scale is None:
             continue
         factor = torch.full((), scale, device=out.device) if isinstance(scale, float) else as_tensor(scale, out)
         expected = f"1 number or {channels}, the output's channels"
-        check(factor.numel() in (1, channels), "conv2d_fp8", argument, factor, expected)
+        check(factor.numel() in (1, channels), a.operator, argument, factor, expected)
         out = out * (factor.reshape(()) if factor.numel() == 1 else factor.reshape(-1, 1, 1))
     if a.bias is not None:
         out = out + a.bias.reshape(-1, 1, 1)
-    dtype = a.out_dtype or torch.bfloat16
-    return quantize(out, dtype) if is_fp8(dtype) else out.to(dtype)
+    return narrowed(out, a.out_dtype or torch.bfloat16)
 
 
-def _pair(value: Sequence[int]) -> list[int]:
-    return [value[0], value[-1]]
-
-
-def sum_fp8(
-    self: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False, out_dtype: torch.dtype | None = None
-) -> Tensor:
+def sum_fp8(a: Arguments) -> Tensor:
     """The sum over `dim` (all dimensions where it is None), added in float32, in `out_dtype` (default: the input's)."""
-    dtype = out_dtype or self.dtype
-    check(self.is_floating_point(), "sum_fp8", "self", self, "a floating-point tensor, usually of fp8")
-    check(dtype.is_floating_point, "sum_fp8", "out_dtype", out_dtype, "a floating-point dtype")
-    dims = [] if dim is None else [d + self.dim() if d < 0 else d for d in dim]
-    fits = len(set(dims)) == len(dims) and all(0 <= d < max(self.dim(), 1) for d in dims)
-    check(fits, "sum_fp8", "dim", dim and list(dim), f"different dimensions of a tensor of {self.dim()}")
-    total = torch.sum(widened(self), dim if dim is None else list(dim), keepdim)
-    return quantize(total, dtype) if is_fp8(dtype) else total.to(dtype)
+    x = a.self
+    dtype = a.out_dtype or x.dtype
+    expect(a, "self", x.is_floating_point(), "a floating-point tensor, usually of fp8")
+    expect(a, "out_dtype", dtype.is_floating_point, "a floating-point dtype")
+    dims = [] if a.dim is None else [d + x.dim() if d < 0 else d for d in a.dim]
+    fits = len(set(dims)) == len(dims) and all(0 <= d < max(x.dim(), 1) for d in dims)
+    check(fits, a.operator, "dim", a.dim and list(a.dim), f"different dimensions of a tensor of {x.dim()}")
+    return narrowed(torch.sum(widened(x), a.dim, a.keepdim), dtype)
 
 
 def softmax_fp8(a: Arguments) -> Tensor:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check, check_same_length
+from openhpu.interface.gaudi_ops.registry import Arguments
 
 
 def kv_reorder(self: Tensor, start: Tensor, end: Tensor, beam_idx: Tensor) -> Tensor:
@@ -60,8 +61,8 @@ def in_place_interleave_(self: Tensor) -> Tensor:
 def plain_index(self: Tensor, indices: list[Tensor]) -> Tensor:
     """self[indices], with an integer tensor for each of the first dimensions."""
     for index in indices:
-        check(not index.is_floating_point() and index.dtype is not torch.bool, "plain_index", "indices", index,
-              "integer tensors")  # fmt: skip
+        fits = not index.is_floating_point() and index.dtype is not torch.bool
+        check(fits, "plain_index", "indices", index, "integer tensors")
     return self[tuple(index.long() for index in indices)]
 
 
@@ -72,15 +73,14 @@ linear, matmul = torch.nn.functional.linear, torch.matmul
 weight_permutation = identity = torch.clone
 
 
-def linear_backward(
-    self: Tensor, grad_output: Tensor, weight: Tensor, output_mask: list[bool]
-) -> tuple[Tensor, Tensor, Tensor]:
+def linear_backward(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of linear's input, weight and bias, each if its mask is set, else an empty tensor."""
-    nothing = torch.empty(0, dtype=self.dtype, device=self.device)
-    rows = grad_output.reshape(-1, grad_output.shape[-1])
-    grad_input = torch.matmul(grad_output, weight) if output_mask[0] else nothing
-    grad_weight = torch.matmul(rows.t(), self.reshape(-1, self.shape[-1])) if output_mask[1] else nothing
-    return grad_input, grad_weight, rows.sum(0) if output_mask[2] else nothing
+    x, grad, wanted = a.self, a.grad_output, a.output_mask
+    nothing = torch.empty(0, dtype=x.dtype, device=x.device)
+    rows = grad.reshape(-1, grad.shape[-1])
+    grad_input = torch.matmul(grad, a.weight) if wanted[0] else nothing
+    grad_weight = torch.matmul(rows.t(), x.reshape(-1, x.shape[-1])) if wanted[1] else nothing
+    return grad_input, grad_weight, rows.sum(0) if wanted[2] else nothing
 
 
 def matmul_bwd(grad_out: Tensor, self: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
@@ -96,27 +96,23 @@ def matmul_bwd(grad_out: Tensor, self: Tensor, other: Tensor) -> tuple[Tensor, T
 
 def masked_batch_gemm(a: Tensor, b: Tensor, mask_a: Tensor, mask_b: Tensor, trans_a: bool, trans_b: bool) -> Tensor:
     """op(a) @ op(b) + op(mask_a) @ op(mask_b): a product whose masks are more columns of it; op may transpose."""
-
-    def turned(x: Tensor, transposed: bool) -> Tensor:
-        return x.transpose(-1, -2) if transposed else x
-
-    return torch.matmul(turned(a, trans_a), turned(b, trans_b)) + torch.matmul(
-        turned(mask_a, trans_a), turned(mask_b, trans_b)
-    )
+    a, mask_a = (x.mT if trans_a else x for x in (a, mask_a))
+    b, mask_b = (x.mT if trans_b else x for x in (b, mask_b))
+    return torch.matmul(a, b) + torch.matmul(mask_a, mask_b)
 
 
-def accumulate_grads_(variables: list[Tensor], new_grads: list[Tensor]) -> None:
+def accumulate_grads_(a: Arguments) -> None:
     """Adds each gradient to the .grad of its variable, which it becomes where there is none."""
-    check_same_length("accumulate_grads_", "variables", variables=variables, new_grads=new_grads)
+    check_same_length(a, "variables", "new_grads")
     with torch.no_grad():
-        for variable, grad in zip(variables, new_grads, strict=True):
+        for variable, grad in zip(a.variables, a.new_grads, strict=True):
             if variable.grad is None:
                 variable.grad = grad.detach().clone()
             else:
                 variable.grad.add_(grad)
 
 
-def custom_foreach_add_(self: list[Tensor], other: list[Tensor]) -> None:
+def custom_foreach_add_(a: Arguments) -> None:
     """torch._foreach_add_."""
-    check_same_length("custom_foreach_add_", "self", self=self, other=other)
-    torch._foreach_add_(self, other)
+    check_same_length(a, "self", "other")
+    torch._foreach_add_(a.self, a.other)

@@ -3,23 +3,23 @@
 import torch
 from torch import Tensor
 
-from openhpu.interface.gaudi_ops.errors import check
+from openhpu.interface.gaudi_ops.errors import expect
 from openhpu.interface.gaudi_ops.registry import Arguments
 
 REDUCTIONS = ("none", "mean", "sum")
 
 
 def _check_inputs(a: Arguments) -> None:
-    name, targets = a.operator, a.targets
+    targets = a.targets
     _, batch, classes = a.log_probs.shape
-    check(a.log_probs.is_floating_point(), name, "log_probs", a.log_probs, "a floating-point tensor")
+    expect(a, "log_probs", a.log_probs.is_floating_point(), "a floating-point tensor")
     for argument in ("input_lengths", "target_lengths"):
         lengths = getattr(a, argument)
         fits = not lengths.is_floating_point() and lengths.numel() == batch
-        check(fits, name, argument, lengths, f"integers [{batch}], one for each entry of the batch")
+        expect(a, argument, fits, f"integers [{batch}], one for each entry of the batch")
     fits = not targets.is_floating_point() and (targets.dim() == 1 or list(targets.shape[:1]) == [batch])
-    check(fits and targets.dim() in (1, 2), name, "targets", targets, f"integers [{batch}, S], or all in one dimension")
-    check(0 <= a.blank < classes, name, "blank", a.blank, f"a class, 0 to {classes - 1}")
+    expect(a, "targets", fits and targets.dim() in (1, 2), f"integers [{batch}, S], or all in one dimension")
+    expect(a, "blank", 0 <= a.blank < classes, f"a class, 0 to {classes - 1}")
 
 
 def _as_batch(a: Arguments) -> None:
@@ -38,8 +38,8 @@ def ctc_loss_custom(a: Arguments) -> tuple[Tensor, Tensor]:
     log_probs: [T, batch, classes]; targets: [batch, S] or all in one; lengths: [batch]; reduction: 0 none, 1 mean,
     2 sum. Without a batch: log_probs [T, classes], targets [S], lengths of one number each; the loss is 0-dim.
     """
-    check(a.reduction in (0, 1, 2), a.operator, "reduction", a.reduction, "0 (none), 1 (mean) or 2 (sum)")
-    check(a.log_probs.dim() in (2, 3), a.operator, "log_probs", a.log_probs, "[length, batch, classes]")
+    expect(a, "reduction", a.reduction in (0, 1, 2), "0 (none), 1 (mean) or 2 (sum)")
+    expect(a, "log_probs", a.log_probs.dim() in (2, 3), "[length, batch, classes]")
     if a.log_probs.dim() == 2:
         _as_batch(a)
         loss, log_alpha = ctc_loss_custom(a)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from openhpu.interface.gaudi_ops.errors import check, check_dims, check_same_length
+from openhpu.interface.gaudi_ops.errors import check, check_dims, check_same_length, expect
 from openhpu.interface.gaudi_ops.fp8 import E4M3, quantize, scaled, widened
 from openhpu.interface.gaudi_ops.registry import Arguments
 
@@ -22,7 +22,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 def activation_of(a: Arguments) -> Callable[[Tensor], Tensor]:
     """The function that `activation` names. Raises RuntimeError for another name."""
-    check(a.activation in _ACTIVATIONS, a.operator, "activation", a.activation, f"one of {', '.join(_ACTIVATIONS)}")
+    expect(a, "activation", a.activation in _ACTIVATIONS, f"one of {', '.join(_ACTIVATIONS)}")
     return _ACTIVATIONS[a.activation]
 
 
@@ -37,21 +37,15 @@ def mix(a: Arguments, count: int, expert: Callable[[int], Tensor]) -> Tensor:
     hidden_states: [tokens, H]; routing, router_weights: [tokens, experts of a token]; `expert(i)`: what the i-th of
     `count` experts, number experts_min + i, makes of all tokens.
     """
-    name, routing, hidden_states = a.operator, a.expert_routing_table, a.hidden_states
-    check_dims(name, "hidden_states", hidden_states, 2)
-    check(
-        routing.shape == a.router_weights.shape and routing.dim() == 2, name, "router_weights", a.router_weights,
-        f"a tensor of shape {list(routing.shape)}, as expert_routing_table",
-    )  # fmt: skip
-    check(not routing.is_floating_point(), name, "expert_routing_table", routing, "an integer tensor [tokens, k]")
-    check(
-        routing.shape[0] == hidden_states.shape[0], name, "expert_routing_table", routing,
-        f"{hidden_states.shape[0]} rows, one for each token",
-    )  # fmt: skip
-    check(
-        count == a.experts_max - a.experts_min + 1, name, "experts_max", a.experts_max,
-        f"{a.experts_min + count - 1}: weights of {count} experts are given, the first is number {a.experts_min}",
-    )  # fmt: skip
+    routing, hidden_states = a.expert_routing_table, a.hidden_states
+    check_dims(a.operator, "hidden_states", hidden_states, 2)
+    alike = routing.shape == a.router_weights.shape and routing.dim() == 2
+    expect(a, "router_weights", alike, f"a tensor of shape {list(routing.shape)}, as expert_routing_table")
+    expect(a, "expert_routing_table", not routing.is_floating_point(), "an integer tensor [tokens, k]")
+    tokens, last = hidden_states.shape[0], a.experts_min + count - 1
+    expect(a, "expert_routing_table", routing.shape[0] == tokens, f"{tokens} rows, one for each token")
+    numbers = f"{last}: weights of {count} experts are given, the first is number {a.experts_min}"
+    expect(a, "experts_max", a.experts_max == last, numbers)
     weights = a.router_weights.float()
     total = torch.zeros(hidden_states.shape, dtype=torch.float32, device=hidden_states.device)
     for i in range(count):
@@ -60,11 +54,6 @@ def mix(a: Arguments, count: int, expert: Callable[[int], Tensor]) -> Tensor:
         # Not times 0: an expert's result for another's token may be infinite.
         total = total + torch.where(sent.any(-1, keepdim=True), expert(i).float() * share, 0.0)
     return total
-
-
-def intermediate(x: Tensor, gate: Tensor, up: Tensor, permuted: bool, activation: Callable[[Tensor], Tensor]) -> Tensor:
-    """activation(x @ gate) * (x @ up), between the products in float32, as recipes compute it."""
-    return (activation(product(x, gate, permuted).float()) * product(x, up, permuted).float()).to(x.dtype)
 
 
 def separate(a: Arguments) -> None:
@@ -83,8 +72,7 @@ def separate(a: Arguments) -> None:
 def check_scales(a: Arguments, count: int, *names: str) -> None:
     """Raise RuntimeError unless each of these arguments has a scale for each expert."""
     for name in names:
-        scales = getattr(a, name)
-        check(len(scales) == count, a.operator, name, scales, f"{count} scales, one for each expert")
+        expect(a, name, len(getattr(a, name)) == count, f"{count} scales, one for each expert")
 
 
 def mixture_of_experts(a: Arguments) -> Tensor:
@@ -96,23 +84,21 @@ def mixture_of_experts(a: Arguments) -> Tensor:
     result has the shape and dtype of hidden_states. `chunk_size` and `total_experts` change no number.
     Raises RuntimeError for lists and shapes that do not fit. Source: the operator's schema.
     """
-    return _measured(a, False)[0]
+    return mixture_of_experts_measurement(a)[0]
 
 
 def _check_weights(a: Arguments) -> None:
-    name, hidden_states = a.operator, a.hidden_states
-    fits = hidden_states.is_floating_point() and hidden_states.dim() == 2
-    check(fits, name, "hidden_states", hidden_states, "a floating-point tensor [tokens, H]")
-    wide, dtype = hidden_states.shape[1], hidden_states.dtype
+    fits = a.hidden_states.is_floating_point() and a.hidden_states.dim() == 2
+    expect(a, "hidden_states", fits, "a floating-point tensor [tokens, H]")
+    wide, dtype = a.hidden_states.shape[1], a.hidden_states.dtype
     for i, weights in enumerate(zip(a.w1, a.w2, a.w3, strict=True)):
         inner = weights[0].shape[0 if a.permuted_weights else -1] if weights[0].dim() == 2 else -1
         shapes = [wide, inner], [wide, inner], [inner, wide]
         for argument, weight, shape in zip(("w1", "w2", "w3"), weights, shapes, strict=True):
             shape = shape[::-1] if a.permuted_weights else shape
-            check(
-                list(weight.shape) == shape and weight.dtype is dtype, name, f"{argument}[{i}]", weight,
-                f"{shape if inner >= 0 else 'two dimensions'} in {dtype}, which hidden_states have",
-            )  # fmt: skip
+            fits = list(weight.shape) == shape and weight.dtype is dtype
+            expected = f"{shape if inner >= 0 else 'two dimensions'} in {dtype}, which hidden_states have"
+            check(fits, a.operator, f"{argument}[{i}]", weight, expected)
 
 
 def largest_sent(a: Arguments, i: int, inner: Tensor) -> Tensor:
@@ -121,18 +107,20 @@ def largest_sent(a: Arguments, i: int, inner: Tensor) -> Tensor:
     return torch.where(sent, inner.abs(), 0.0).amax().float()
 
 
-def _measured(a: Arguments, measuring: bool) -> tuple[Tensor, Tensor]:
-    """The mixture, and of each expert the largest absolute value that its tokens give to w3."""
+def mixture_of_experts_measurement(a: Arguments) -> tuple[Tensor, Tensor]:
+    """`mixture_of_experts`, and of each expert the largest absolute value before w3, [experts]; 0 unless measuring."""
     separate(a)
-    check_same_length(a.operator, "w1", w1=a.w1, w2=a.w2, w3=a.w3)
+    check_same_length(a, "w1", "w2", "w3")
     function = activation_of(a)
     _check_weights(a)
     x, permuted = a.hidden_states, a.permuted_weights
     maxima: list[Tensor] = []
 
     def expert(i: int) -> Tensor:
-        inner = intermediate(x, a.w1[i], a.w2[i], permuted, function)
-        if measuring:
+        # Between the products in float32, as recipes compute it.
+        gate, up = (product(x, weights[i], permuted).float() for weights in (a.w1, a.w2))
+        inner = (function(gate) * up).to(x.dtype)
+        if getattr(a, "measurement_mode", False):
             maxima.append(largest_sent(a, i, inner))
         return product(inner, a.w3[i], permuted)
 
@@ -141,18 +129,13 @@ def _measured(a: Arguments, measuring: bool) -> tuple[Tensor, Tensor]:
     return total.to(x.dtype), amax
 
 
-def mixture_of_experts_measurement(a: Arguments) -> tuple[Tensor, Tensor]:
-    """`mixture_of_experts`, and of each expert the largest absolute value before w3, [experts]; 0 unless measuring."""
-    return _measured(a, a.measurement_mode)
-
-
 def mixture_of_experts_fp8(a: Arguments) -> Tensor:
     """`mixture_of_experts` on fp8: each operand times its d_scale, the input of w3 rounded to fp8 with its own.
 
     Scales of the inputs hold one number, those of weights one or one for each column of the result. The result is in
     bfloat16. Source: Neural Compressor's call.
     """
-    name, permuted = a.operator, a.permuted_weights
+    permuted = a.permuted_weights
     if hasattr(a, "w12"):
         parts = [
             scale.reshape(-1).chunk(2) if isinstance(scale, Tensor) and scale.numel() > 1 else (scale, scale)
@@ -160,10 +143,10 @@ def mixture_of_experts_fp8(a: Arguments) -> Tensor:
         ]
         a.d_scale_w1, a.d_scale_w2 = [part[0] for part in parts], [part[1] for part in parts]
     separate(a)
-    check_same_length(name, "w1", w1=a.w1, w2=a.w2, w3=a.w3)
+    check_same_length(a, "w1", "w2", "w3")
     check_scales(a, len(a.w1), "d_scale_intermediate_hidden_states", "d_scale_w1", "d_scale_w2", "d_scale_w3")
     function = activation_of(a)
-    x = scaled(a.hidden_states, a.d_scale_hidden_states, None, name)
+    x = scaled(a.hidden_states, a.d_scale_hidden_states, None, a.operator)
 
     def expert(i: int) -> Tensor:
         gate = scaled_product(x, a.w1[i], a.d_scale_w1[i], permuted)

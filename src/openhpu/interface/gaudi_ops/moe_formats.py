@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from openhpu.interface.gaudi_ops.errors import check, check_dims, check_same_length
+from openhpu.interface.gaudi_ops.errors import check, check_dims, check_same_length, expect
 from openhpu.interface.gaudi_ops.fp8 import E4M3, largest, quantize, scaled
 from openhpu.interface.gaudi_ops.moe import (
     activation_of,
@@ -43,10 +43,9 @@ def from_mxfp4(name: str, argument: str, packed: Tensor, scale: Tensor, block_si
     check(block_size > 0 and block_size % 2 == 0, name, "block_size", block_size, "an even number, 32 for MXFP4")
     rows, columns = packed.shape[0], 2 * packed.shape[1]
     blocks = -(-columns // block_size)
-    check(
-        scale.dtype is torch.uint8 and list(scale.shape) == [rows, blocks], name, f"d_scale_{argument}", scale,
-        f"a uint8 tensor of shape {[rows, blocks]}: one exponent for {block_size} numbers of {argument}",
-    )  # fmt: skip
+    fits = scale.dtype is torch.uint8 and list(scale.shape) == [rows, blocks]
+    expected = f"a uint8 tensor of shape {[rows, blocks]}: one exponent for {block_size} numbers of {argument}"
+    check(fits, name, f"d_scale_{argument}", scale, expected)
     table = torch.tensor([*_FP4, *(-x for x in _FP4)], dtype=torch.float32, device=packed.device)
     values = table[torch.stack((packed & 15, packed >> 4), -1).flatten(1).to(torch.int32)]
     exponents = (scale.to(torch.int32) - _EXPONENT_BIAS).repeat_interleave(block_size, 1)[:, :columns]
@@ -68,7 +67,7 @@ def _mixed(
 
 
 def _biased_swiglu(a: Arguments) -> Callable[[int, Tensor], Tensor]:
-    check_same_length(a.operator, "w12", w12=a.w12, w3=a.w3, w12_bias=a.w12_bias, w3_bias=a.w3_bias)
+    check_same_length(a, "w12", "w3", "w12_bias", "w3_bias")
     return lambda i, pairs: swiglu_oai(pairs + a.w12_bias[i], a.alpha, a.limit)
 
 
@@ -88,7 +87,7 @@ def mixture_of_experts_bias_measurement(a: Arguments) -> tuple[Tensor, Tensor]:
     Raises RuntimeError with `measure_per_token`. Source: Neural Compressor's call.
     """
     expected = "False: there is no public description of a measurement of each token"
-    check(not a.measure_per_token, a.operator, "measure_per_token", a.measure_per_token, expected)
+    expect(a, "measure_per_token", not a.measure_per_token, expected)
     between, maxima = _biased_swiglu(a), []
 
     def inner(i: int, pairs: Tensor) -> Tensor:
@@ -118,10 +117,9 @@ def mixture_of_experts_bias_fp8(a: Arguments) -> Tensor:
 def _unpacked(a: Arguments) -> Callable[[int], tuple[Tensor, Tensor]]:
     """The MXFP4 weights of an expert."""
     name, dtype = a.operator, a.hidden_states.dtype
-    expected = "True: numbers are packed along a weight's inputs"
-    check(a.permuted_weights, name, "permuted_weights", a.permuted_weights, expected)
-    check(a.is_fp4, name, "is_fp4", a.is_fp4, "True: weights are MXFP4")
-    check_same_length(name, "w12", w12=a.w12, w3=a.w3, d_scale_w12=a.d_scale_w12, d_scale_w3=a.d_scale_w3)
+    expect(a, "permuted_weights", a.permuted_weights, "True: numbers are packed along a weight's inputs")
+    expect(a, "is_fp4", a.is_fp4, "True: weights are MXFP4")
+    check_same_length(a, "w12", "w3", "d_scale_w12", "d_scale_w3")
     return lambda i: (
         from_mxfp4(name, "w12", a.w12[i], a.d_scale_w12[i], a.block_size, dtype),
         from_mxfp4(name, "w3", a.w3[i], a.d_scale_w3[i], a.block_size, dtype),
@@ -155,7 +153,7 @@ def mixture_of_experts_fp8_dynamic(a: Arguments) -> Tensor:
     the tokens that it passes.
     """
     name, permuted = a.operator, a.permuted_weights
-    check_same_length(name, "w12", w12=a.w12, w3=a.w3)
+    check_same_length(a, "w12", "w3")
     check_scales(a, len(a.w12), "d_scale_w12", "d_scale_w3")
     function = activation_of(a)
     x = scaled(a.hidden_states, a.d_scale_hidden_states, None, name)

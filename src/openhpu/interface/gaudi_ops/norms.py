@@ -6,7 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from openhpu.interface.gaudi_ops.errors import check
+from openhpu.interface.gaudi_ops.errors import check, expect
+from openhpu.interface.gaudi_ops.registry import Arguments
 
 
 def rms_norm(data_in: Tensor, gamma: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
@@ -23,17 +24,16 @@ def rms_norm(data_in: Tensor, gamma: Tensor, epsilon: float) -> tuple[Tensor, Te
     return (x * reciprocal * gamma).to(data_in.dtype), reciprocal
 
 
-def rms_norm_backward(
-    grad_in: Tensor, data_in: Tensor, gamma: Tensor, inverse_rms: Tensor, use_stages: bool, bwd_mode: int
-) -> tuple[Tensor, Tensor]:
+def rms_norm_backward(a: Arguments) -> tuple[Tensor, Tensor]:
     """Gradients of data_in and gamma. `use_stages` and `bwd_mode` choose between ways to the same numbers."""
-    check(grad_in.shape == data_in.shape, "rms_norm_backward", "grad_in", grad_in, f"shape {list(data_in.shape)}")
-    x, grad = data_in.float(), grad_in.float()
-    normalized = x * inverse_rms
-    weighted = grad * gamma
-    grad_x = inverse_rms * (weighted - normalized * (weighted * normalized).mean(-1, keepdim=True))
-    grad_gamma = (grad * normalized).reshape(-1, x.shape[-1]).sum(0).reshape(gamma.shape)
-    return grad_x.to(data_in.dtype), grad_gamma.to(gamma.dtype)
+    fits, expected = a.grad_in.shape == a.data_in.shape, f"shape {list(a.data_in.shape)}"
+    check(fits, "rms_norm_backward", "grad_in", a.grad_in, expected)
+    x, grad = a.data_in.float(), a.grad_in.float()
+    normalized = x * a.inverse_rms
+    weighted = grad * a.gamma
+    grad_x = a.inverse_rms * (weighted - normalized * (weighted * normalized).mean(-1, keepdim=True))
+    grad_gamma = (grad * normalized).reshape(-1, x.shape[-1]).sum(0).reshape(a.gamma.shape)
+    return grad_x.to(a.data_in.dtype), grad_gamma.to(a.gamma.dtype)
 
 
 def clip_(grads: Sequence[Tensor], max_norm: Tensor | float, norm_type: float = 2.0) -> Tensor:
@@ -56,17 +56,15 @@ def fused_clip_norm(grad: list[Tensor], max_norm: Tensor, norm_type: float) -> T
         return clip_(grad, max_norm.reshape(()), norm_type)
 
 
-def instance_norm(
-    input: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
+def instance_norm(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     """Each channel of each sample normalized over its positions; its mean and 1 / sqrt(variance + eps), [N, C].
 
     input: [N, C, ...]; weight, bias: [C]. Source: torch.nn.functional.instance_norm.
     """
-    check(input.is_floating_point() and input.dim() >= 3, "instance_norm", "input", input, "[N, C, length, ...]")
-    wide = [None if x is None else x.float() for x in (weight, bias)]
-    out, mean, rstd = torch.native_group_norm(input.float().contiguous(), wide[0], wide[1], *_groups(input), eps)
-    return out.to(input.dtype), mean, rstd
+    expect(a, "input", a.input.is_floating_point() and a.input.dim() >= 3, "[N, C, length, ...]")
+    weight, bias = (None if x is None else x.float() for x in (a.weight, a.bias))
+    out, mean, rstd = torch.native_group_norm(a.input.float().contiguous(), weight, bias, *_groups(a.input), a.eps)
+    return out.to(a.input.dtype), mean, rstd
 
 
 def _groups(input: Tensor) -> tuple[int, int, int, int]:
@@ -75,12 +73,10 @@ def _groups(input: Tensor) -> tuple[int, int, int, int]:
     return n, channels, math.prod(input.shape[2:]), channels
 
 
-def instance_norm_backward(
-    input: Tensor, grad_in: Tensor, mean: Tensor, istd: Tensor, gamma: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
+def instance_norm_backward(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of `instance_norm`'s input, weight and bias."""
-    scale = torch.ones_like(mean[0]) if gamma is None else gamma.float()
-    wide = [x.float().contiguous() for x in (grad_in, input, mean, istd)]
-    grad, *others = torch.ops.aten.native_group_norm_backward(*wide, scale, *_groups(input), [True] * 3)
-    dtype = grad_in.dtype if gamma is None else gamma.dtype
-    return grad.to(input.dtype), others[0].to(dtype), others[1].to(dtype)
+    scale = torch.ones_like(a.mean[0]) if a.gamma is None else a.gamma.float()
+    wide = [x.float().contiguous() for x in (a.grad_in, a.input, a.mean, a.istd)]
+    grad, *others = torch.ops.aten.native_group_norm_backward(*wide, scale, *_groups(a.input), [True] * 3)
+    dtype = a.grad_in.dtype if a.gamma is None else a.gamma.dtype
+    return grad.to(a.input.dtype), others[0].to(dtype), others[1].to(dtype)

@@ -4,14 +4,9 @@ results are the same."""
 import torch
 from torch import Tensor
 
-from openhpu.interface.gaudi_ops.errors import check, check_same_length
+from openhpu.interface.gaudi_ops.errors import check_same_length, expect
 from openhpu.interface.gaudi_ops.fp8 import is_fp8, largest, quantize
 from openhpu.interface.gaudi_ops.registry import Arguments
-
-
-def _check_lists(a: Arguments, first: str, *others: str) -> None:
-    """Raise RuntimeError unless these arguments have one length."""
-    check_same_length(a.operator, first, **{name: getattr(a, name) for name in (first, *others)})
 
 
 def optimizer_adamw(a: Arguments) -> None:
@@ -25,8 +20,8 @@ def optimizer_adamw(a: Arguments) -> None:
     names = "exp_avg_scales", "exp_avg_sq_scales"
     scales = [getattr(a, name, None) for name in names]
     given = [name for name, each in zip(names, scales, strict=True) if each is not None]
-    _check_lists(a, "gradient_vec", "weight_vec", "exp_avg_vec", "exp_avg_sq_vec", *given)
-    check(a.neg_step_t.numel() == 1, a.operator, "neg_step_t", a.neg_step_t, "one number")
+    check_same_length(a, "gradient_vec", "weight_vec", "exp_avg_vec", "exp_avg_sq_vec", *given)
+    expect(a, "neg_step_t", a.neg_step_t.numel() == 1, "one number")
     if not a.gradient_vec:
         return
     grads = [grad.to(_computing(weight)) for grad, weight in zip(a.gradient_vec, a.weight_vec, strict=True)]
@@ -78,11 +73,12 @@ def _store(stored: list[Tensor], wide: list[Tensor], scales: list[Tensor] | None
         old.copy_(quantize(new, old.dtype) if is_fp8(old.dtype) else new)
 
 
-def optimizer_ema(model_inputs: list[Tensor], updated_ema: list[Tensor], decay: Tensor) -> None:
+def optimizer_ema(a: Arguments) -> None:
     """ema = decay * ema + (1 - decay) * input, for each pair. decay: one number."""
-    check_same_length("optimizer_ema", "model_inputs", model_inputs=model_inputs, updated_ema=updated_ema)
-    share = 1.0 - decay.reshape(())
-    for ema, value in zip(updated_ema, model_inputs, strict=True):
+    a.operator = "optimizer_ema"  # which errors name for both of its names
+    check_same_length(a, "model_inputs", "updated_ema")
+    share = 1.0 - a.decay.reshape(())
+    for ema, value in zip(a.updated_ema, a.model_inputs, strict=True):
         ema.add_((value - ema) * share)
 
 
@@ -93,8 +89,8 @@ def optimizer_lars(a: Arguments) -> None:
     mask is 0, grad = lr * grad. Source: Y. You et
     al., 2017 (LARS).
     """
-    _check_lists(a, "params", "grads")
-    check(len(a.skip_masks) == len(a.params), a.operator, "skip_masks", a.skip_masks, f"{len(a.params)} numbers")
+    check_same_length(a, "params", "grads")
+    expect(a, "skip_masks", len(a.skip_masks) == len(a.params), f"{len(a.params)} numbers")
     rate = a.lr.reshape(())
     for param, grad, keep in zip(a.params, a.grads, a.skip_masks, strict=True):
         if keep:
@@ -114,7 +110,7 @@ def lazy_lars(a: Arguments) -> None:
 
 def optimizer_sgd(a: Arguments) -> None:
     """weight = weight - learning_rate * (gradient + wd * weight). Source: torch.optim.SGD without momentum."""
-    _check_lists(a, "gradients", "weights_in")
+    check_same_length(a, "gradients", "weights_in")
     rate = a.learning_rate.reshape(())
     for grad, weight in zip(a.gradients, a.weights_in, strict=True):
         weight.sub_(_decayed(a, grad, weight) * rate)
@@ -126,7 +122,7 @@ def _decayed(a: Arguments, grad: Tensor, weight: Tensor) -> Tensor:
 
 def optimizer_sgd_momentum(a: Arguments) -> None:
     """SGD with momentum; where epoch_num is 0 the buffers start as the gradients. Source: torch.optim.SGD."""
-    _check_lists(a, "gradients", "weights_in", "momentum_in")
+    check_same_length(a, "gradients", "weights_in", "momentum_in")
     rate, momentum, first = a.learning_rate.reshape(()), a.mom.reshape(()), a.epoch_num.reshape(()) == 0
     for grad, weight, buffer in zip(a.gradients, a.weights_in, a.momentum_in, strict=True):
         step = _decayed(a, grad, weight)
@@ -134,26 +130,21 @@ def optimizer_sgd_momentum(a: Arguments) -> None:
         weight.sub_((step + momentum * buffer if a.nesterov else buffer) * rate)
 
 
-def optimizer_resource_apply_momentum(
-    params_momentum_buf_list: list[Tensor], dp_list: list[Tensor], momentum: float
-) -> None:
+def optimizer_resource_apply_momentum(a: Arguments) -> None:
     """buffer = momentum * buffer - dp, parameter = parameter + buffer; the first list alternates between the two.
 
     Source: TensorFlow's ResourceApplyMomentum, with gradients that were multiplied by the learning rate.
     """
-    check(
-        len(params_momentum_buf_list) == 2 * len(dp_list), "optimizer_resource_apply_momentum",
-        "params_momentum_buf_list", params_momentum_buf_list, f"{2 * len(dp_list)} tensors, two for each of dp_list",
-    )  # fmt: skip
-    for i, dp in enumerate(dp_list):
-        param, buffer = params_momentum_buf_list[2 * i : 2 * i + 2]
-        buffer.mul_(momentum).sub_(dp)
+    both, expected = a.params_momentum_buf_list, 2 * len(a.dp_list)
+    expect(a, "params_momentum_buf_list", len(both) == expected, f"{expected} tensors, two for each of dp_list")
+    for param, buffer, dp in zip(both[::2], both[1::2], a.dp_list, strict=True):
+        buffer.mul_(a.momentum).sub_(dp)
         param.add_(buffer)
 
 
 def fused_adagrad(a: Arguments) -> None:
     """Adagrad; `epoch_num`: steps so far, 0 at first. Source: torch.optim.Adagrad."""
-    _check_lists(a, "gradients", "weights_in", "variances_in")
+    check_same_length(a, "gradients", "weights_in", "variances_in")
     rate = a.learning_rate.reshape(()) / (1 + a.epoch_num.reshape(()) * a.lrd)
     for grad, weight, variance in zip(a.gradients, a.weights_in, a.variances_in, strict=True):
         step = _decayed(a, grad, weight)
@@ -161,12 +152,11 @@ def fused_adagrad(a: Arguments) -> None:
         weight.sub_(rate * step / (variance.sqrt() + a.eps))
 
 
-def optimizer_lamb_fused_norm(grad: list[Tensor], max_norm: float) -> Tensor:
+def optimizer_lamb_fused_norm(a: Arguments) -> Tensor:
     """max(1, |gradients| / max_norm), by which gradients are divided; a tensor [1] in float32."""
-    check(len(grad) > 0, "optimizer_lamb_fused_norm", "grad", grad, "at least one tensor")
-    norms = torch._foreach_norm(grad, 2.0, dtype=torch.float32)
-    total = torch.linalg.vector_norm(torch.stack(list(norms)))
-    return (total / max_norm).clamp_min(1.0).reshape(1)
+    expect(a, "grad", len(a.grad) > 0, "at least one tensor")
+    norms = torch._foreach_norm(a.grad, 2.0, dtype=torch.float32)
+    return (torch.linalg.vector_norm(torch.stack(norms)) / a.max_norm).clamp_min(1.0).reshape(1)
 
 
 def optimizer_lamb_phase1(a: Arguments) -> None:
@@ -174,7 +164,7 @@ def optimizer_lamb_phase1(a: Arguments) -> None:
 
     Gradients are divided by `clip_global_grad_norm`. All lists are of one length; norms have one number.
     """
-    _check_lists(
+    check_same_length(
         a, "gradients", "weights", "exp_avg", "exp_avg_sq", "out_weight_norms", "out_adam_norms", "out_adam_steps"
     )
     share = 1 - a.beta1 if a.grad_averaging else 1.0
@@ -196,7 +186,7 @@ def optimizer_lamb_phase2(a: Arguments) -> None:
 
     Without weight decay trust is 1 unless `use_lamb`, as in NVIDIA's LAMB.
     """
-    _check_lists(a, "weights", "adam_norms", "weight_norms", "adam_steps")
+    check_same_length(a, "weights", "adam_norms", "weight_norms", "adam_steps")
     step = a.neg_step.reshape(())
     for i, weight in enumerate(a.weights):
         if a.wd != 0.0 or a.use_lamb:

@@ -1,12 +1,11 @@
 """Numbers of 4 bits: packed integers, nf4, fp4."""
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from openhpu.interface.gaudi_ops.errors import check
+from openhpu.interface.gaudi_ops.errors import check, expect
 from openhpu.interface.gaudi_ops.fp8 import E4M3, widened
 from openhpu.interface.gaudi_ops.registry import Arguments
 
@@ -24,20 +23,6 @@ def unpacked(packed: Tensor) -> Tensor:
     return ((packed.unsqueeze(-1) >> shifts) & 0xF).flatten(-2)
 
 
-def _converted(
-    name: str, input: Tensor, scale: Tensor, zero_point: Tensor | None, out_dtype: torch.dtype, signed: bool,
-    group_index: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    check(input.dtype is torch.int32, name, "input", input, "an int32 tensor, eight numbers in each element")
-    check(out_dtype.is_floating_point, name, "out_dtype", out_dtype, "a floating-point dtype")
-    numbers = _as_signed(unpacked(input), signed)
-    if zero_point is not None:
-        packed = zero_point.dtype is torch.int32 and zero_point.shape[-1] * 8 == numbers.shape[-1]
-        zero_point = _as_signed(unpacked(zero_point), signed) if packed else zero_point
-        numbers = numbers - _by_group(name, "zero_point", zero_point, numbers, group_index)
-    return (numbers.float() * _by_group(name, "scale", scale, numbers, group_index).float()).to(out_dtype)
-
-
 def _as_signed(numbers: Tensor, signed: bool) -> Tensor:
     return torch.where(numbers > 7, numbers - 16, numbers) if signed else numbers
 
@@ -48,48 +33,46 @@ def _by_group(name: str, argument: str, table: Tensor, numbers: Tensor, index: T
         return table
     if index is not None:
         return table.index_select(-2, index)
-    check(
-        numbers.shape[-2] % table.shape[-2] == 0, name, argument, table,
-        f"a number of rows that divides {numbers.shape[-2]}, the input's",
-    )  # fmt: skip
-    return table.repeat_interleave(numbers.shape[-2] // table.shape[-2], -2)
+    rows, groups = numbers.shape[-2], table.shape[-2]
+    check(rows % groups == 0, name, argument, table, f"a number of rows that divides {rows}, the input's")
+    return table.repeat_interleave(rows // groups, -2)
 
 
 def convert_from_int4(a: Arguments) -> Tensor:
-    """(input - zero_point) * scale for numbers from -8 to 7.
+    """(input - zero_point) * scale for numbers from -8 to 7; from 0 to 15 for `convert_from_uint4`.
 
     input: int32 [..., K, N / 8], eight numbers each, the lowest bits first; scale: [groups, N] or one that broadcasts;
     zero_point: as scale, or packed as the input; group_index: [K], the group of each row, else groups follow each
     other. Returns [..., K, N] in `out_dtype`, computed in float32. Source: the operator's schema, GPTQ's format.
     """
-    return _converted("convert_from_int4", a.input, a.scale, a.zero_point, a.out_dtype, True, a.group_index)
+    name, signed, zero_point = a.operator, a.operator == "convert_from_int4", a.zero_point
+    expect(a, "input", a.input.dtype is torch.int32, "an int32 tensor, eight numbers in each element")
+    expect(a, "out_dtype", a.out_dtype.is_floating_point, "a floating-point dtype")
+    numbers = _as_signed(unpacked(a.input), signed)
+    if zero_point is not None:
+        packed = zero_point.dtype is torch.int32 and zero_point.shape[-1] * 8 == numbers.shape[-1]
+        zero_point = _as_signed(unpacked(zero_point), signed) if packed else zero_point
+        numbers = numbers - _by_group(name, "zero_point", zero_point, numbers, a.group_index)
+    return (numbers.float() * _by_group(name, "scale", a.scale, numbers, a.group_index).float()).to(a.out_dtype)
 
 
-def convert_from_uint4(a: Arguments) -> Tensor:
-    """`convert_from_int4` for numbers from 0 to 15."""
-    return _converted("convert_from_uint4", a.input, a.scale, a.zero_point, a.out_dtype, False, a.group_index)
-
-
-def dequantize_nf4(
-    input: Tensor, absmax: Tensor, blocksize: int, out_shape: Sequence[int], out_dtype: torch.dtype
-) -> Tensor:
+def dequantize_nf4(a: Arguments) -> Tensor:
     """Numbers of nf4, two in each byte, the first in the upper bits, times the largest of their block.
 
     input: uint8, (n + 1) / 2 elements; absmax: one for each block of `blocksize`; returns n numbers of `out_shape`.
     """
-    name = "dequantize_nf4"
-    count = math.prod(out_shape)
-    check(input.dtype is torch.uint8, name, "input", input, "a uint8 tensor")
-    check(input.numel() == (count + 1) // 2, name, "input", input, f"{(count + 1) // 2} bytes, for {list(out_shape)}")
-    blocks = -(-count // blocksize)
-    check(absmax.numel() == blocks, name, "absmax", absmax, f"{blocks} numbers, one for each block of {blocksize}")
-    flat = input.reshape(-1).to(torch.int32)
+    shape, size = list(a.out_shape), a.blocksize
+    count = math.prod(shape)
+    blocks = -(-count // size)
+    expect(a, "input", a.input.dtype is torch.uint8, "a uint8 tensor")
+    expect(a, "input", a.input.numel() == (count + 1) // 2, f"{(count + 1) // 2} bytes, for {shape}")
+    expect(a, "absmax", a.absmax.numel() == blocks, f"{blocks} numbers, one for each block of {size}")
+    flat = a.input.reshape(-1).to(torch.int32)
     codes = torch.stack((flat >> 4, flat & 0xF), -1).reshape(-1)
-    table = torch.tensor(NF4, dtype=torch.float32, device=input.device)
-    values = table.index_select(0, codes)
-    padded = torch.nn.functional.pad(values, (0, blocks * blocksize - values.numel())) if values.numel() else values
-    scaled = padded[: blocks * blocksize].reshape(blocks, blocksize) * absmax.reshape(-1, 1).float()
-    return scaled.reshape(-1)[:count].reshape(list(out_shape)).to(out_dtype)
+    values = torch.tensor(NF4, dtype=torch.float32, device=a.input.device).index_select(0, codes)
+    padded = torch.nn.functional.pad(values, (0, blocks * size - values.numel())) if values.numel() else values
+    scaled = padded[: blocks * size].reshape(blocks, size) * a.absmax.reshape(-1, 1).float()
+    return scaled.reshape(-1)[:count].reshape(shape).to(a.out_dtype)
 
 
 # fp4 is e2m1: its positive numbers, and halfway between them.
@@ -126,20 +109,18 @@ def calculate_scale_for_cast(a: Arguments) -> Tensor:
     scale_mode: 0, the input is a scale already; 1, the maximum of all; 2, those along reduceAxis. scale_type: 0, as it
     is; 1, the next power of two. Source: Neural Compressor's calls and the names of its modes.
     """
-    name = "calculate_scale_for_cast"
-    check(a.input.is_floating_point(), name, "input", a.input, "a floating-point tensor")
-    check(a.scale_mode in (0, 1, 2), name, "scale_mode", a.scale_mode, "0, 1 or 2")
-    check(a.scale_type in (0, 1), name, "scale_type", a.scale_type, "0 or 1")
-    for argument, factor in (("fullscale", a.fullscale), ("backoff", a.backoff)):
-        check(factor > 0, name, argument, factor, "a number above 0")
+    expect(a, "input", a.input.is_floating_point(), "a floating-point tensor")
+    expect(a, "scale_mode", a.scale_mode in (0, 1, 2), "0, 1 or 2")
+    expect(a, "scale_type", a.scale_type in (0, 1), "0 or 1")
+    expect(a, "fullscale", a.fullscale > 0, "a number above 0")
+    expect(a, "backoff", a.backoff > 0, "a number above 0")
     result = widened(a.input)
     if a.scale_mode == 1:
         result = result.abs().amax() / (a.fullscale * a.backoff)
     elif a.scale_mode == 2:
         fits = a.reduceAxis is not None and -a.input.dim() <= a.reduceAxis < a.input.dim()
-        check(fits, name, "reduceAxis", a.reduceAxis, f"a dimension of an input of {a.input.dim()}, with scale_mode 2")
-        dims = () if a.reduceAxis is None else (a.reduceAxis,)
-        result = result.abs().amax(dims, a.reduceKeepdim) / (a.fullscale * a.backoff)
+        expect(a, "reduceAxis", fits, f"a dimension of an input of {a.input.dim()}, with scale_mode 2")
+        result = result.abs().amax(a.reduceAxis, a.reduceKeepdim) / (a.fullscale * a.backoff)
     if a.scale_type == 1:
         result = torch.exp2(torch.ceil(torch.log2(result)))
     return result.to(a.input.dtype)

@@ -4,13 +4,11 @@ Element i is a function of seed and i: the same seed gives the same numbers, in 
 """
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from openhpu.interface.gaudi_ops.errors import check
+from openhpu.interface.gaudi_ops.errors import check, expect
 from openhpu.interface.gaudi_ops.registry import Arguments
 from openhpu.interface.gaudi_ops.seeded import uniform, words
 
@@ -26,28 +24,29 @@ def habana_seed_generator(seed: Tensor, counter: Tensor, size: int) -> Tensor:
     return (words(both, [size], seed.device) >> 1).to(torch.int32)
 
 
-def _sizes(name: str, size: Sequence[int], dtype: torch.dtype | None, layout: Any) -> torch.dtype:
-    check(all(length >= 0 for length in size), name, "size", list(size), "lengths of at least 0")
-    check(layout in (None, torch.strided), name, "layout", layout, "torch.strided or None")
-    return dtype or torch.get_default_dtype()
+def _check_shape(a: Arguments) -> torch.dtype:
+    """Returns the dtype."""
+    expect(a, "size", all(length >= 0 for length in a.size), "lengths of at least 0")
+    expect(a, "layout", a.layout in (None, torch.strided), "torch.strided or None")
+    return a.dtype or torch.get_default_dtype()
 
 
 def habana_rand(a: Arguments) -> Tensor:
     """Numbers in [0, 1), on the seed's device."""
-    return uniform(a.seed, a.size, a.seed.device).to(_sizes("habana_rand", a.size, a.dtype, a.layout))
+    return uniform(a.seed, a.size, a.seed.device).to(_check_shape(a))
 
 
 def habana_randn(a: Arguments) -> Tensor:
     """Normally distributed numbers, mean 0 and deviation 1, by the transformation of Box and Muller."""
-    kind = _sizes("habana_randn", a.size, a.dtype, a.layout)
+    kind = _check_shape(a)
     first, second = uniform(a.seed, [2, *a.size], a.seed.device).unbind()
     return (torch.sqrt(-2.0 * torch.log1p(-first)) * torch.cos(2 * math.pi * second)).to(kind)
 
 
 def habana_randint(a: Arguments) -> Tensor:
     """Integers in [low, high)."""
-    check(a.low < a.high, "habana_randint", "high", a.high, f"more than low, {a.low}")
-    check(a.high - a.low < 2**31, "habana_randint", "high", a.high, "a range below 2**31")
+    expect(a, "high", a.low < a.high, f"more than low, {a.low}")
+    expect(a, "high", a.high - a.low < 2**31, "a range below 2**31")
     return (a.low + words(a.seed, a.size, a.seed.device) * (a.high - a.low) // 2**32).to(a.dtype or torch.int64)
 
 

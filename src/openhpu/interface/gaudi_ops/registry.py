@@ -5,7 +5,8 @@ in a module of this folder, registered for every backend (CompositeImplicitAutog
 operators, and torch.compile traces them. Meta tensors and autograd work through them.
 
 A function whose one parameter is of the type Arguments gets the operator's arguments by their names in the schema, and
-`operator`, its name without overload. Under torch.autocast an operator's dtypes are those of its arguments; of a row
+`operator`, its name without overload. Of its results the operator has as many as the schema says, from the first on.
+Under torch.autocast an operator's dtypes are those of its arguments; of a row
 marked `lowered`, arguments in float32 are cast to autocast's dtype first, as those of PyTorch's matrix products.
 """
 
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
+from torch.utils._pytree import tree_map
 
 from openhpu.compiler.program.named import Arguments as Arguments, by_name
 
@@ -59,8 +61,17 @@ def implementation(row: Row) -> Callable[..., Any]:
 
 
 def _named(schema: str, function: Callable[[Arguments], Any]) -> Callable[..., Any]:
-    formals = torch._C.parse_schema(f"{NAMESPACE}::{schema}").arguments
-    return by_name(formals, function, operator=schema.partition("(")[0].partition(".")[0])
+    parsed = torch._C.parse_schema(f"{NAMESPACE}::{schema}")
+    named = by_name(parsed.arguments, function, operator=schema.partition("(")[0].partition(".")[0])
+    count = len(parsed.returns)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        results = named(*args, **kwargs)
+        if not isinstance(results, tuple):
+            return results
+        return results[0] if count == 1 else results[:count]
+
+    return call
 
 
 def _isolated(function: F) -> F:
@@ -81,15 +92,12 @@ def _lowered(function: F) -> F:
     def call(*args: Any, **kwargs: Any) -> Any:
         if torch.is_autocast_enabled("hpu"):
             dtype = torch.get_autocast_dtype("hpu")
-            args = tuple(lower(arg, dtype) for arg in args)
-            kwargs = {name: lower(arg, dtype) for name, arg in kwargs.items()}
+            args, kwargs = tree_map(lambda x: _in(dtype, x), (args, kwargs))
         return isolated(*args, **kwargs)
 
     return call  # type: ignore[return-value]
 
 
-def lower(value: Any, dtype: torch.dtype) -> Any:
-    """`value`, in `dtype` if it is a tensor in float32; of a list each."""
-    if isinstance(value, list):
-        return [lower(part, dtype) for part in value]
+def _in(dtype: torch.dtype, value: Any) -> Any:
+    """`value`, in `dtype` if it is a tensor in float32."""
     return value.to(dtype) if isinstance(value, torch.Tensor) and value.dtype is torch.float32 else value

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from openhpu import _C
 from openhpu.device.mode import is_lazy
-from openhpu.interface.gaudi_ops.errors import check
+from openhpu.interface.gaudi_ops.errors import check, expect
+from openhpu.interface.gaudi_ops.registry import Arguments
 
 
 class RotaryPosEmbeddingMode(enum.IntEnum):
@@ -25,45 +26,43 @@ def rotate(x: Tensor, mode: int) -> Tensor:
     return torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
 
 
-def angles(name: str, x: Tensor, table: Tensor, position_ids: Tensor | None, offset: int, mode: int) -> Tensor:
+def angles(a: Arguments, x: Tensor, table: Tensor) -> Tensor:
     """The rows of a table of sines or cosines that belong to the positions of `x`, as wide as `x`.
 
     A table with one dimension of positions ([positions, D], [1, 1, positions, D], [positions, 1, D]) is indexed by
     position_ids, or from `offset` on. Any other, [batch, 1, 1, D] and [batch, S, D] among them, broadcasts to `x` as it
     is. D may be half of x's last dimension.
     """
+    name, position_ids = a.operator, a.position_ids
     check(table.dim() >= 1 and table.is_floating_point(), name, "cos", table, "a floating-point tensor [..., D]")
     axes = [axis for axis in range(table.dim() - 1) if table.shape[axis] != 1]
     positions = table.shape[axes[0]] if axes else 1
     of_batch = table.dim() == x.dim() == 4 and axes == [0] and table.shape[0] == x.shape[0]  # its positions are taken
     if position_ids is not None and len(axes) == 1 and not of_batch:
-        table = _by_index(name, x, table.reshape(positions, table.shape[-1]), position_ids)
+        table = _by_index(a, x, table.reshape(positions, table.shape[-1]))
     elif position_ids is None and len(axes) == 1 and not of_batch:
-        table = _from_offset(name, x, table, axes[0], offset)
+        table = _from_offset(name, x, table, axes[0], a.offset)
     elif table.dim() == 3 and x.dim() == 4 and table.shape[0] == x.shape[0]:
         table = table.unsqueeze(1 if table.shape[1] in (1, x.shape[2]) else 2)  # the same for all heads
     if table.shape[-1] * 2 == x.shape[-1]:
-        table = torch.cat((table, table), -1) if mode == RotaryPosEmbeddingMode.BLOCKWISE else (
-            table.repeat_interleave(2, -1)
-        )  # fmt: skip
-    check(
-        table.shape[-1] == x.shape[-1], name, "cos", table, f"a last dimension of {x.shape[-1]}, the input's, or half"
-    )
-    fits = table.dim() <= x.dim() and all(a in (1, b) for a, b in zip(table.shape[::-1], x.shape[::-1], strict=False))
+        halves = a.mode == RotaryPosEmbeddingMode.BLOCKWISE
+        table = torch.cat((table, table), -1) if halves else table.repeat_interleave(2, -1)
+    wide = x.shape[-1]
+    check(table.shape[-1] == wide, name, "cos", table, f"a last dimension of {wide}, the input's, or half")
+    fits = table.dim() <= x.dim() and all(m in (1, n) for m, n in zip(table.shape[::-1], x.shape[::-1], strict=False))
     check(fits, name, "cos", table, f"a table of positions, or a shape that broadcasts to {list(x.shape)}")
     return table
 
 
-def _by_index(name: str, x: Tensor, table: Tensor, position_ids: Tensor) -> Tensor:
+def _by_index(a: Arguments, x: Tensor, table: Tensor) -> Tensor:
     """Rows of [positions, D] by position_ids, which lie as two dimensions of `x` do: those of batch and length."""
+    position_ids = a.position_ids
     wanted = f"integers [batch, {x.shape[-2]}], or with the shape of the input's first two dimensions"
-    check(position_ids.dim() == 2 and not position_ids.is_floating_point(), name, "position_ids", position_ids, wanted)
+    expect(a, "position_ids", position_ids.dim() == 2 and not position_ids.is_floating_point(), wanted)
     batch, length = position_ids.shape
     heads_first = length == x.shape[-2] and (x.dim() < 3 or batch in (1, x.shape[0]))
-    check(
-        heads_first or (x.dim() == 4 and list(position_ids.shape) in ([x.shape[0], x.shape[1]], [1, x.shape[1]])),
-        name, "position_ids", position_ids, wanted,
-    )  # fmt: skip
+    length_first = x.dim() == 4 and list(position_ids.shape) in ([x.shape[0], x.shape[1]], [1, x.shape[1]])
+    expect(a, "position_ids", heads_first or length_first, wanted)
     rows = table[position_ids]
     return rows.unsqueeze(1 if heads_first else 2) if x.dim() == 4 else rows
 
@@ -76,29 +75,23 @@ def _from_offset(name: str, x: Tensor, table: Tensor, axis: int, offset: int) ->
     left = table.shape[axis] - offset
     fitting = sorted((a for a in candidates if x.shape[a] <= left), key=lambda a: -int(x.shape[a]))  # the longest first
     found = [a for a in candidates if x.shape[a] == left] or fitting
-    check(
-        offset >= 0 and len(found) > 0, name, "cos", table,
-        f"{offset + x.shape[candidates[0]]} positions, offset and length, or a shape that broadcasts to "
-        f"{list(x.shape)}",
-    )  # fmt: skip
+    wanted = f"{offset + x.shape[candidates[0]]} positions, offset and length, or a shape that broadcasts to"
+    check(offset >= 0 and len(found) > 0, name, "cos", table, f"{wanted} {list(x.shape)}")
     shape = [1] * x.dim()
     shape[found[0]], shape[-1] = x.shape[found[0]], table.shape[-1]
     return table.narrow(axis, offset, x.shape[found[0]]).reshape(shape)
 
 
-def _cosine_and_sine(
-    name: str, x: Tensor, sin: Tensor, cos: Tensor, position_ids: Tensor | None, offset: int, mode: int
-) -> list[Tensor]:
+def _cosine_and_sine(a: Arguments, x: Tensor) -> list[Tensor]:
     """Of the positions of `x`."""
+    name = a.operator
     check(x.is_floating_point() and x.dim() >= 2, name, "input", x, "a floating-point tensor [..., length, dimension]")
     check(x.shape[-1] % 2 == 0, name, "input", x, "an even last dimension")
-    check(mode in (0, 1), name, "mode", mode, "0 (blockwise) or 1 (pairwise)")
-    return [angles(name, x, table, position_ids, offset, mode) for table in (cos, sin)]
+    expect(a, "mode", a.mode in (0, 1), "0 (blockwise) or 1 (pairwise)")
+    return [angles(a, x, table) for table in (a.cos, a.sin)]
 
 
-def rotary_pos_embedding(
-    input: Tensor, sin: Tensor, cos: Tensor, position_ids: Tensor | None, offset: int, mode: int
-) -> Tensor:
+def rotary_pos_embedding(a: Arguments) -> Tensor:
     """input * cos + rotate(input) * sin, each step in the input's dtype, as models write it.
 
     input: [..., S, D]; sin, cos: [positions, D], also with dimensions of 1 before, or one that broadcasts to the input
@@ -108,20 +101,18 @@ def rotary_pos_embedding(
     dimensions; None: positions start at `offset`. Raises RuntimeError for shapes that do not fit.
     Source: the operator's schema; J. Su et al., RoFormer, 2021.
     """
-    cosine, sine = _cosine_and_sine("rotary_pos_embedding", input, sin, cos, position_ids, offset, mode)
-    cosine, sine, turned = cosine.to(input.dtype), sine.to(input.dtype), rotate(input, mode)
-    alone = type(input) is Tensor and not _C.is_capturing() and not is_lazy()  # run, not traced or recorded
-    if alone or input.dtype not in (torch.bfloat16, torch.float16):
-        return input * cosine + turned * sine
+    x = a.input
+    cosine, sine, turned = *(table.to(x.dtype) for table in _cosine_and_sine(a, x)), rotate(x, a.mode)
+    alone = type(x) is Tensor and not _C.is_capturing() and not is_lazy()  # run, not traced or recorded
+    if alone or x.dtype not in (torch.bfloat16, torch.float16):
+        return x * cosine + turned * sine
     # The same numbers. A recipe rounds where casts are written, and at the end otherwise.
-    products = [(a.float() * b.float()).to(input.dtype).float() for a, b in ((input, cosine), (turned, sine))]
-    return (products[0] + products[1]).to(input.dtype)
+    products = [(m.float() * n.float()).to(x.dtype).float() for m, n in ((x, cosine), (turned, sine))]
+    return (products[0] + products[1]).to(x.dtype)
 
 
-def rotary_pos_embedding_backward(
-    grad_in: Tensor, sin: Tensor, cos: Tensor, position_ids: Tensor | None, offset: int, mode: int
-) -> Tensor:
+def rotary_pos_embedding_backward(a: Arguments) -> Tensor:
     """The gradient of `rotary_pos_embedding`'s input: the rotation the other way."""
-    x = grad_in.float()
-    cosine, sine = _cosine_and_sine("rotary_pos_embedding_backward", grad_in, sin, cos, position_ids, offset, mode)
-    return (x * cosine - rotate(x * sine, mode)).to(grad_in.dtype)
+    x = a.grad_in.float()
+    cosine, sine = _cosine_and_sine(a, a.grad_in)
+    return (x * cosine - rotate(x * sine, a.mode)).to(a.grad_in.dtype)

@@ -1,13 +1,13 @@
 """Softmaxes with masks, scales and groups."""
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from openhpu.interface.gaudi_ops.errors import check
+from openhpu.interface.gaudi_ops.errors import expect
 from openhpu.interface.gaudi_ops.fp8 import widened
+from openhpu.interface.gaudi_ops.registry import Arguments
 
 
 def scaled_masked_softmax(input: Tensor, mask: Tensor, scale: float) -> Tensor:
@@ -26,19 +26,17 @@ def _triangle(x: Tensor) -> Tensor:
     return torch.arange(x.shape[-1], device=x.device) <= rows
 
 
-def scaled_triangular_softmax(
-    self: Tensor, inv_scale_attn: float, exp_sum_recpr: Tensor | None = None, max: Tensor | None = None
-) -> Tensor:
+def scaled_triangular_softmax(a: Arguments) -> Tensor:
     """The softmax of self * inv_scale_attn over the last dimension, where column <= row, else 0.
 
     self: [..., rows, columns]. With `max` and `exp_sum_recpr`, [..., rows, 1] of `scaled_triangular_softmax_retain`,
     it is exp(x - max) * exp_sum_recpr.
     """
-    check(self.dim() >= 2, "scaled_triangular_softmax", "self", self, "[..., rows, columns]")
-    x = (widened(self) * inv_scale_attn).masked_fill(~_triangle(self), -math.inf)
-    if exp_sum_recpr is None or max is None:
-        return torch.softmax(x, -1).to(self.dtype)
-    return (torch.exp(x - max) * exp_sum_recpr).to(self.dtype)
+    expect(a, "self", a.self.dim() >= 2, "[..., rows, columns]")
+    x = (widened(a.self) * a.inv_scale_attn).masked_fill(~_triangle(a.self), -math.inf)
+    if a.exp_sum_recpr is None or a.max is None:
+        return torch.softmax(x, -1).to(a.self.dtype)
+    return (torch.exp(x - a.max) * a.exp_sum_recpr).to(a.self.dtype)
 
 
 def scaled_triangular_softmax_retain(self: Tensor, inv_scale_attn: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -50,10 +48,7 @@ def scaled_triangular_softmax_retain(self: Tensor, inv_scale_attn: float) -> tup
     return (e * reciprocal).to(self.dtype), reciprocal, maximum
 
 
-def scaled_masked_triangular_softmax(
-    self: Tensor, start_end: Tensor, inv_scale_attn: float, grouped_batch_size: int, use_max: bool, mode: int,
-    out_dtype: torch.dtype | None = None,
-) -> Tensor:  # fmt: skip
+def scaled_masked_triangular_softmax(a: Arguments) -> Tensor:
     """The softmax of self * inv_scale_attn, where column <= row and start <= column < end of the row's sequence.
 
     The last row is the last column's where there are fewer rows.
@@ -61,19 +56,17 @@ def scaled_masked_triangular_softmax(
     entries of the first dimension each. Others, and rows that see nothing, are 0. `use_max` and `mode` choose between
     ways to the same numbers.
     """
-    name = "scaled_masked_triangular_softmax"
-    check(self.is_floating_point(), name, "self", self, "a floating-point tensor")
-    check(start_end.numel() % 2 == 0, name, "start_end", start_end, "integers [groups, 2]")
-    ends = start_end.reshape(-1, 2)
-    check(
-        self.dim() >= 3 and ends.shape[0] * max(grouped_batch_size, 1) == self.shape[0], name, "start_end", start_end,
-        f"{self.shape[0]} / grouped_batch_size pairs",
-    )  # fmt: skip
-    ends = ends.repeat_interleave(max(grouped_batch_size, 1), 0).reshape(self.shape[0], *[1] * (self.dim() - 2), 2)
-    columns = torch.arange(self.shape[-1], device=self.device)
-    seen = _triangle(self) & (columns >= ends[..., :1]) & (columns < ends[..., 1:])
-    x = (widened(self) * inv_scale_attn).masked_fill(~seen, -math.inf)
-    return torch._safe_softmax(x, -1).to(out_dtype or self.dtype)
+    scores, each = a.self, max(a.grouped_batch_size, 1)
+    expect(a, "self", scores.is_floating_point(), "a floating-point tensor")
+    expect(a, "start_end", a.start_end.numel() % 2 == 0, "integers [groups, 2]")
+    ends = a.start_end.reshape(-1, 2)
+    fits = scores.dim() >= 3 and ends.shape[0] * each == scores.shape[0]
+    expect(a, "start_end", fits, f"{scores.shape[0]} / grouped_batch_size pairs")
+    ends = ends.repeat_interleave(each, 0).reshape(scores.shape[0], *[1] * (scores.dim() - 2), 2)
+    columns = torch.arange(scores.shape[-1], device=scores.device)
+    seen = _triangle(scores) & (columns >= ends[..., :1]) & (columns < ends[..., 1:])
+    x = (widened(scores) * a.inv_scale_attn).masked_fill(~seen, -math.inf)
+    return torch._safe_softmax(x, -1).to(a.out_dtype or scores.dtype)
 
 
 def custom_softmax(input: Tensor, flavor: int) -> Tensor:
@@ -105,26 +98,20 @@ def block_softmax(attn: Tensor, block_bias: Tensor | None, block_groups: Tensor)
     return e.to(attn.dtype), maximum.to(attn.dtype), e.sum(-1, keepdim=True).to(attn.dtype)
 
 
-def block_softmax_adjustment(
-    block_maxes: Tensor, block_sums: Tensor, block_groups: Tensor, batch_size: int,
-    out_shape: Sequence[int] | None = None,
-) -> Tensor:  # fmt: skip
+def block_softmax_adjustment(a: Arguments) -> Tensor:
     """The factor of each block's product, so that the blocks of a sequence add up to its attention.
 
     block_maxes, block_sums: [blocks, ...] of `block_softmax`; block_groups: [blocks], the sequence of each, -1 or
     `batch_size` for padding. Returns exp(max - max of the sequence) / sum of the sequence, in block_maxes' dtype.
     """
-    check(
-        block_maxes.shape == block_sums.shape, "block_softmax_adjustment", "block_sums", block_sums,
-        f"shape {list(block_maxes.shape)}, as block_maxes",
-    )  # fmt: skip
-    count = block_maxes.shape[0]
-    maxima, sums = widened(block_maxes).reshape(count, -1), widened(block_sums).reshape(count, -1)
-    groups = torch.where(block_groups < 0, batch_size, block_groups).long()
-    start = torch.full([batch_size + 1, maxima.shape[1]], -math.inf, dtype=maxima.dtype, device=maxima.device)
+    shape, count = a.block_maxes.shape, a.block_maxes.shape[0]
+    expect(a, "block_sums", a.block_sums.shape == shape, f"shape {list(shape)}, as block_maxes")
+    maxima, sums = widened(a.block_maxes).reshape(count, -1), widened(a.block_sums).reshape(count, -1)
+    groups = torch.where(a.block_groups < 0, a.batch_size, a.block_groups).long()
+    start = torch.full([a.batch_size + 1, maxima.shape[1]], -math.inf, dtype=maxima.dtype, device=maxima.device)
     tops = start.scatter_reduce(0, groups.unsqueeze(-1).expand_as(maxima), maxima, "amax").index_select(0, groups)
     adjustment = torch.exp(maxima - tops)
     adjusted = sums * adjustment
     totals = torch.zeros_like(start).index_put((groups,), adjusted, True).index_select(0, groups)
     result = adjustment / torch.maximum(totals, adjusted)
-    return result.reshape(list(out_shape) if out_shape is not None else block_maxes.shape).to(block_maxes.dtype)
+    return result.reshape(shape if a.out_shape is None else a.out_shape).to(a.block_maxes.dtype)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from openhpu.interface.gaudi_ops.attention import SOFTMAX_MODES, Masking, Window, attend, check_arguments, visible
+from openhpu.interface.gaudi_ops.attention import SOFTMAX_MODES, Window, attend, check_arguments, visible
 from openhpu.interface.gaudi_ops.errors import check
 from openhpu.interface.gaudi_ops.registry import AUTOCAST, Arguments
 
@@ -54,23 +54,21 @@ class FusedSDPA:
             return scaled_dot_product_attention(
                 query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=grouped
             )
-        masking = Masking(attn_mask, is_causal, valid_sequence_lengths, padding_side, _window(window_size))
         a = Arguments(
-            operator="FusedSDPA", q=query, k=key, v=value, p=dropout_p, scale=scale, softmax_mode=mode
+            operator="FusedSDPA", q=query, k=key, v=value, p=dropout_p, scale=scale, softmax_mode=mode, sinks=sinks,
+            attention_mask=attn_mask, is_causal=is_causal, valid_seq_len=valid_sequence_lengths,
+            seq_padding_type=padding_side, window=_window(window_size),
         )  # fmt: skip
-        check_arguments(a, masking)
+        check_arguments(a)
         if valid_sequence_lengths is not None:
-            check(
-                is_causal and attn_mask is None, "FusedSDPA", "valid_sequence_lengths", valid_sequence_lengths,
-                "None, unless is_causal is True and attn_mask is None",
-            )  # fmt: skip
+            fits, expected = is_causal and attn_mask is None, "None, unless is_causal is True and attn_mask is None"
+            check(fits, "FusedSDPA", "valid_sequence_lengths", valid_sequence_lengths, expected)
         if alone:
-            return scaled_dot_product_attention(
-                query, key, value, _whole_mask(query, key, masking), dropout_p, scale=scale, enable_gqa=grouped
-            )
+            mask = _whole_mask(a)
+            return scaled_dot_product_attention(query, key, value, mask, dropout_p, scale=scale, enable_gqa=grouped)
         a.q, a.k, a.v = _lowered(query, key, value)
         with torch._C._ExcludeDispatchKeyGuard(AUTOCAST):
-            found = attend(a, masking, sinks=sinks)
+            found = attend(a)
         more = []
         if return_dropout_mask:
             more.append(torch.ones_like(found.exact, dtype=torch.bool) if found.keep is None else found.keep)
@@ -93,16 +91,14 @@ def _window(window: Any) -> Window | None:
     return None if left < 0 and right < 0 else (left, right)
 
 
-def _whole_mask(query: Tensor, key: Tensor, masking: Masking) -> Tensor | None:
+def _whole_mask(a: Arguments) -> Tensor | None:
     """The mask that says everything; a row that sees nothing sees all: it is padding, and must not become NaN."""
-    seen = visible(query, key, masking)
+    seen, mask = visible(a), a.attention_mask
     if seen is None:
-        return masking.mask
-    if masking.mask is None:
+        return mask  # type: ignore[no-any-return]
+    if mask is None:
         return seen | ~seen.any(-1, keepdim=True)
-    if masking.mask.dtype is torch.bool:
-        return seen & masking.mask
-    return masking.mask.masked_fill(~seen, float("-inf"))
+    return seen & mask if mask.dtype is torch.bool else mask.masked_fill(~seen, float("-inf"))
 
 
 class ModuleFusedSDPA(torch.nn.Module):
@@ -123,9 +119,11 @@ def PySDPA(
     scale: float | None = None,
 ) -> Tensor:
     """Attention written as products and a softmax, in the dtypes of its operands."""
-    masking = Masking(attn_mask, is_causal)
-    a = Arguments(operator="PySDPA", q=query, k=key, v=value, p=dropout_p, scale=scale, softmax_mode="None")
-    return attend(a, masking).out.to(query.dtype)
+    a = Arguments(
+        operator="PySDPA", q=query, k=key, v=value, p=dropout_p, scale=scale, softmax_mode="None",
+        attention_mask=attn_mask, is_causal=is_causal,
+    )  # fmt: skip
+    return attend(a).out.to(query.dtype)
 
 
 def PySDPAHinted(*args: Any, **kwargs: Any) -> Tensor:
@@ -146,10 +144,8 @@ def gqa_input_reshape_fwd(
     query: [batch, heads, S, D] becomes [batch, key's heads, heads / key's heads, S, D]; key and value get a dimension
     of 1, and so does a mask of four dimensions.
     """
-    check(
-        query.shape[1] % key.shape[1] == 0, "gqa_input_reshape_fwd", "key", key,
-        f"a number of heads that divides query's {query.shape[1]}",
-    )  # fmt: skip
+    fits, expected = query.shape[1] % key.shape[1] == 0, f"a number of heads that divides query's {query.shape[1]}"
+    check(fits, "gqa_input_reshape_fwd", "key", key, expected)
     grouped = query.reshape(query.shape[0], key.shape[1], -1, *query.shape[2:])
     if attention_mask is not None and attention_mask.dim() == 4:
         attention_mask = attention_mask.unsqueeze(1)

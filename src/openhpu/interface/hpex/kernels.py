@@ -89,10 +89,8 @@ class EmbeddingBag(torch.nn.Module):
     def __init__(self, num_embeddings: int, embedding_dim: int, _weight: Tensor | None = None, **kwargs: Any) -> None:
         super().__init__()
         weight = torch.randn(num_embeddings, embedding_dim, **kwargs) if _weight is None else _weight
-        check(
-            tuple(weight.shape) == (num_embeddings, embedding_dim), "EmbeddingBag", "_weight", weight,
-            f"shape [{num_embeddings}, {embedding_dim}]",
-        )  # fmt: skip
+        fits = tuple(weight.shape) == (num_embeddings, embedding_dim)
+        check(fits, "EmbeddingBag", "_weight", weight, f"shape [{num_embeddings}, {embedding_dim}]")
         self.weight = torch.nn.Parameter(weight)
 
     def forward(

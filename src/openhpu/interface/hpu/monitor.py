@@ -10,8 +10,7 @@ from openhpu.observe.smi import publisher
 __all__ = ["get_sync_debug_mode", "set_sync_debug_mode", "utilization"]
 
 _SYNC_MODES = {"default": 0, "warn": 1}
-_sync_mode = 0
-_sync_subscriptions: list[events.Subscription] = []
+_sync_subscriptions: list[events.Subscription] = []  # none in the mode "default"
 
 
 def utilization(device: DeviceArgument = None) -> int:
@@ -25,7 +24,6 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
 
     ValueError for another mode; "error" is not supported, because the operation has begun when it is noticed.
     """
-    global _sync_mode
     mode = _SYNC_MODES.get(debug_mode, -1) if isinstance(debug_mode, str) else debug_mode
     if mode not in _SYNC_MODES.values():
         raise ValueError(f"the synchronisation debug mode must be 'default' (0) or 'warn' (1), but got {debug_mode!r}")
@@ -33,12 +31,11 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
         events.unsubscribe(_sync_subscriptions.pop())
     if mode == 1:
         _sync_subscriptions.extend(events.subscribe(kind, _warn) for kind in ("blocking_read", "wait"))
-    _sync_mode = mode
 
 
 def get_sync_debug_mode() -> int:
     """The mode that `set_sync_debug_mode` set, as a number."""
-    return _sync_mode
+    return int(bool(_sync_subscriptions))
 
 
 def _warn(event: events.Event) -> None:

@@ -1,6 +1,5 @@
 """Switches of the compilation of graphs. Those without a body are accepted and change nothing here."""
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +8,7 @@ import torch
 
 from openhpu import settings
 from openhpu.compiler.program import sections
+from openhpu.interface.names import deprecated
 
 __all__ = [
     "disable_const_section_serialization", "disable_dynamic_shape", "disable_inference_mode",
@@ -113,17 +113,11 @@ def disable_const_section_serialization() -> None:
     sections.keep_in(None)
 
 
+@deprecated("hpu.setDeterministic", "torch.use_deterministic_algorithms")
 def setDeterministic(enabled: bool) -> None:
-    """Deprecated: use torch.use_deterministic_algorithms."""
-    _warn_deterministic("setDeterministic", "torch.use_deterministic_algorithms")
     torch.use_deterministic_algorithms(bool(enabled))
 
 
+@deprecated("hpu.getDeterministic", "torch.are_deterministic_algorithms_enabled")
 def getDeterministic() -> bool:
-    """Deprecated: use torch.are_deterministic_algorithms_enabled."""
-    _warn_deterministic("getDeterministic", "torch.are_deterministic_algorithms_enabled")
     return torch.are_deterministic_algorithms_enabled()
-
-
-def _warn_deterministic(old: str, new: str) -> None:
-    warnings.warn(f"hpu.{old} is deprecated; use {new}", FutureWarning, stacklevel=3)

@@ -113,9 +113,7 @@ def batches(loader: DataLoader[Any], plan: Plan) -> Iterator[list[torch.Tensor]]
         chosen = [dataset.samples[index] for index in indices]
         batch = torch.empty((len(chosen), 3, *plan.shape), pin_memory=loader.pin_memory)
         arrays = batch.numpy()
-        work = [
-            pool.submit(_write, arrays[n], path, plan, (seed, place + n)) for n, (path, _) in enumerate(chosen)
-        ]  # fmt: skip
+        work = [pool.submit(_write, arrays[n], path, plan, (seed, place + n)) for n, (path, _) in enumerate(chosen)]
         targets = [target for _, target in chosen]
         ahead.append((batch, targets, work))
         place += len(chosen)
@@ -124,9 +122,8 @@ def batches(loader: DataLoader[Any], plan: Plan) -> Iterator[list[torch.Tensor]]
     try:
         for first in indices:
             begin(first)
-            if len(ahead) <= (loader.prefetch_factor or 2):
-                continue
-            yield _finished(dataset, *ahead.popleft(), loader.pin_memory)
+            if len(ahead) > (loader.prefetch_factor or 2):
+                yield _finished(dataset, *ahead.popleft(), loader.pin_memory)
         while ahead:
             yield _finished(dataset, *ahead.popleft(), loader.pin_memory)
     finally:
@@ -147,8 +144,7 @@ def _finished(
 def _write(out: _Array, path: str, plan: Plan, seed: tuple[int, int]) -> None:
     """One image, with the computations of ToTensor and Normalize, in their order."""
     rng = np.random.default_rng(seed)
-    image = plan.place(images.opened(path), rng)
-    values = images.pixels(image)
+    values = np.asarray(plan.place(images.opened(path), rng))
     if plan.flips and rng.random() < plan.flips:
         values = values[:, ::-1]
     np.divide(values.transpose(2, 0, 1), np.float32(255), out=out, dtype=np.float32)

@@ -48,11 +48,6 @@ def opened(file: str | Path | bytes | np.ndarray[Any, Any]) -> Image:
         raise
 
 
-def pixels(image: Image) -> np.ndarray[Any, Any]:
-    """uint8, height x width x 3."""
-    return np.asarray(image)
-
-
 def random_area(
     rng: np.random.Generator, width: int, height: int, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> Box:

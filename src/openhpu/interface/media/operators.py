@@ -40,22 +40,20 @@ def _seed(given: int | None) -> int:
     return int(torch.empty((), dtype=torch.int64).random_().item()) if given is None else given
 
 
-def _window(batch: _Array, arguments: Arguments, kind: str) -> tuple[_Array, int]:
+def _window(node: Node, batch: _Array) -> tuple[_Array, int]:
     """A window of crop_w x crop_h of each image, and the axis of its width. crop_pos_x and crop_pos_y (0 to 1) place
     the window in the rest of the image."""
-    vertical, horizontal = _axes(batch, kind)
-    left, top = arguments["crop_pos_x"], arguments["crop_pos_y"]
-    width, height = arguments["crop_w"] or batch.shape[horizontal], arguments["crop_h"] or batch.shape[vertical]
+    given = node.arguments
+    vertical, horizontal = _axes(node, batch)
     have = batch.shape[horizontal], batch.shape[vertical]
+    width, height = given["crop_w"] or have[0], given["crop_h"] or have[1]
     if not (0 < width <= have[0] and 0 < height <= have[1]):
-        raise ValueError(
-            f"fn.{kind}: the window is {width} x {height} (crop_w x crop_h), the images are {have[0]} x {have[1]}"
-        )
-    for name, value in (("crop_pos_x", left), ("crop_pos_y", top)):
-        if not 0 <= value <= 1:
-            raise ValueError(f"fn.{kind}: {name} is {value}; expected a share from 0 to 1")
+        raise node.error(f"the window is {width} x {height} (crop_w x crop_h), the images are {have[0]} x {have[1]}")
+    for name in ("crop_pos_x", "crop_pos_y"):
+        if not 0 <= given[name] <= 1:
+            raise node.error(f"{name} is {given[name]}; expected a share from 0 to 1")
     place: list[slice] = [slice(None)] * batch.ndim
-    x, y = round(left * (have[0] - width)), round(top * (have[1] - height))
+    x, y = round(given["crop_pos_x"] * (have[0] - width)), round(given["crop_pos_y"] * (have[1] - height))
     place[horizontal], place[vertical] = slice(x, x + width), slice(y, y + height)
     return batch[tuple(place)], horizontal
 
@@ -66,13 +64,13 @@ _WINDOW: Arguments = {
 }  # fmt: skip
 
 
-def _axes(batch: _Array, kind: str) -> tuple[int, int]:
+def _axes(node: Node, batch: _Array) -> tuple[int, int]:
     """Of height and width."""
     if batch.ndim == 4 and batch.shape[3] == 3:
         return 1, 2
     if batch.ndim == 4 and batch.shape[1] == 3:
         return 2, 3
-    raise ValueError(f"fn.{kind}: expected a batch of RGB images; got an array of the shape {batch.shape}")
+    raise node.error(f"expected a batch of RGB images; got an array of the shape {batch.shape}")
 
 
 class ReadImageDatasetFromDir(Reader):
@@ -89,35 +87,27 @@ class ReadImageDatasetFromDir(Reader):
     def prepare(self, pipe: MediaPipe) -> None:
         given = self.arguments
         if len(given["file_list"]):
-            if len(given["file_list"]) != len(given["file_classes"]):
-                raise ValueError(
-                    f"fn.ReadImageDatasetFromDir: file_list has {len(given['file_list'])} files, file_classes "
-                    f"{len(given['file_classes'])} names; expected as many"
-                )
-            classes = list(given["class_list"]) or sorted(set(given["file_classes"]))
-            if unknown := set(given["file_classes"]) - set(classes):
-                raise ValueError(
-                    f"fn.ReadImageDatasetFromDir: {sorted(unknown)[0]!r} of file_classes is not in class_list"
-                )
+            files, names = given["file_list"], given["file_classes"]
+            if len(files) != len(names):
+                raise self.error(f"file_list has {len(files)} files, file_classes {len(names)} names; expected as many")
+            classes = list(given["class_list"]) or sorted(set(names))
+            if unknown := set(names) - set(classes):
+                raise self.error(f"{sorted(unknown)[0]!r} of file_classes is not in class_list")
             number = {name: n for n, name in enumerate(classes)}
-            self._files = [str(file) for file in given["file_list"]]
-            self._labels = np.array([number[name] for name in given["file_classes"]])
+            self._files = [str(file) for file in files]
+            self._labels = np.array([number[name] for name in names])
         else:
             self._files, self._labels = self._found(Path(given["dir"]), given["format"])
         slices, index, self._batch = given["num_slices"], given["slice_index"], pipe.get_batch_size()
         if slices < 1 or not 0 <= index < slices:
-            raise ValueError(
-                f"fn.ReadImageDatasetFromDir: slice_index is {index} of num_slices {slices}; expected 0 to {slices - 1}"
-            )
+            raise self.error(f"slice_index is {index} of num_slices {slices}; expected 0 to {slices - 1}")
         self._rng = np.random.default_rng(_seed(given["seed"]) % 2**63)
         # Each slice is as long, so that all cards have as many batches.
         each = math.ceil(len(self._files) / slices)
         self._own = np.arange(index * each, (index + 1) * each) % len(self._files)
         if self.batches() == 0:
-            raise ValueError(
-                f"fn.ReadImageDatasetFromDir: {len(self._own)} elements are not one batch of {self._batch}; "
-                "drop_remainder=False fills it up"
-            )
+            few = f"{len(self._own)} elements are not one batch of {self._batch}"
+            raise self.error(f"{few}; drop_remainder=False fills it up")
 
     @staticmethod
     def _found(folder: Path, suffix: str) -> tuple[list[str], _Array]:
@@ -178,9 +168,7 @@ class MediaExtReaderOp(Node):
     def run(self) -> Any:
         found = next(self._items)
         if self.outputs > 1 and len(found) != self.outputs:
-            raise ValueError(
-                f"fn.MediaExtReaderOp: the reader gave {len(found)} outputs, num_outputs is {self.outputs}"
-            )
+            raise self.error(f"the reader gave {len(found)} outputs, num_outputs is {self.outputs}")
         return found
 
 
@@ -198,14 +186,13 @@ class ImageDecoder(Node):
         "decoder_stage": types.decoderStage.ENABLE_ALL_STAGES, "scale_min": 0.08, "scale_max": 1.0,
         "ratio_min": 3 / 4, "ratio_max": 4 / 3, "seed": None,
     }  # fmt: skip
-    inputs = (1, 2)
 
     def prepare(self, pipe: MediaPipe) -> None:
         self._pool = pipe.pool
         self._seed, self._place = _seed(self.arguments["seed"]) % 2**63, 0
         layout = self.arguments["output_format"]
         if layout not in (types.imgtype.RGB_I, types.imgtype.RGB_P):
-            raise ValueError(f"fn.ImageDecoder: output_format is {layout!r}; expected imgtype.RGB_I or RGB_P")
+            raise self.error(f"output_format is {layout!r}; expected imgtype.RGB_I or RGB_P")
 
     def run(self, files: Sequence[Any], crops: _Array | None = None) -> _Array:
         assert self._pool is not None
@@ -216,9 +203,7 @@ class ImageDecoder(Node):
         ]
         made = [job.result() for job in jobs]
         if len({image.shape for image in made}) != 1:
-            raise ValueError(
-                f"fn.ImageDecoder: images of {made[0].shape[:2]} and others in one batch; give resize=[width, height]"
-            )
+            raise self.error(f"images of {made[0].shape[:2]} and others in one batch; give resize=[width, height]")
         batch = np.stack(made)
         planar = self.arguments["output_format"] == types.imgtype.RGB_P
         return np.ascontiguousarray(batch.transpose(0, 3, 1, 2)) if planar else batch
@@ -232,7 +217,7 @@ class ImageDecoder(Node):
             size, images.FILTERS.get(given["resampling_mode"], images.BILINEAR), (left, top, left + width, top + height)
         )
         x, y, w, h = given["crop_after_resize"]
-        return images.pixels(image.crop((x, y, x + w, y + h)) if w and h else image)
+        return np.asarray(image.crop((x, y, x + w, y + h)) if w and h else image)
 
     def _box(self, width: int, height: int, place: int, crop: _Array | None) -> images.Box:
         given, kinds = self.arguments, types.randomCropType
@@ -256,11 +241,10 @@ class CropMirrorNorm(Node):
     """(window of the images - mean) * inv_std. Inputs: images, mean, inv_std, which broadcast with them."""
 
     parameters: ClassVar[Arguments] = {"mirror": 0, **_WINDOW, "output_scale": 1.0, "output_zerop": 0.0}
-    inputs = (3, 3)
 
     def run(self, batch: _Array, mean: _Array, scale: _Array) -> Any:
         given = self.arguments
-        window, horizontal = _window(batch, given, type(self).__name__)
+        window, horizontal = _window(self, batch)
         if given["mirror"]:
             window = np.flip(window, horizontal)
         made = np.subtract(window, _array(mean), dtype=np.float32)
@@ -274,26 +258,22 @@ class Crop(Node):
     """A window of the images."""
 
     parameters = _WINDOW
-    inputs = (1, 1)
 
     def run(self, batch: _Array) -> Any:
-        return _cast(_window(batch, self.arguments, type(self).__name__)[0], self.arguments["dtype"])
+        return _cast(_window(self, batch)[0], self.arguments["dtype"])
 
 
 class RandomFlip(Node):
     """Images flipped where the second input [batch_size] is not zero. `dtype` has to be that of the images."""
 
     parameters: ClassVar[Arguments] = {"horizontal": 0, "vertical": 0, "depthwise": 0, "dtype": types.dtype.UINT8}
-    inputs = (2, 2)
 
     def run(self, batch: _Array, predicate: _Array) -> Any:
-        axes = _axes(batch, "RandomFlip")
-        flipped = tuple(
-            axis for axis, wanted in zip(axes, ("vertical", "horizontal"), strict=True) if self.arguments[wanted]
-        )
+        axes = zip(_axes(self, batch), ("vertical", "horizontal"), strict=True)
+        flipped = tuple(axis for axis, wanted in axes if self.arguments[wanted])
         chosen = _array(predicate).reshape(-1) != 0
         if len(chosen) != len(batch):
-            raise ValueError(f"fn.RandomFlip: the predicate has {len(chosen)} values, the batch {len(batch)} images")
+            raise self.error(f"the predicate has {len(chosen)} values, the batch {len(batch)} images")
         made = batch.copy()
         made[chosen] = np.flip(batch[chosen], flipped)
         return _cast(made, self.arguments["dtype"])
@@ -336,16 +316,13 @@ class MediaFunc(Node):
         made = np.asarray(self._call(*inputs))
         expected = tuple(self.arguments["shape"])[::-1]
         if made.shape != expected:
-            raise ValueError(
-                f"fn.MediaFunc: {type(self._call).__name__} returned the shape {made.shape}; expected {expected}, the "
-                "reverse of shape="
-            )
+            found = f"{type(self._call).__name__} returned the shape {made.shape}"
+            raise self.error(f"{found}; expected {expected}, the reverse of shape=")
         return _cast(made, self.arguments["dtype"])
 
 
 class Cast(Node):
     parameters: ClassVar[Arguments] = {"dtype": types.dtype.UINT8}
-    inputs = (1, 1)
 
     def run(self, values: Any) -> Any:
         return _cast(values, self.arguments["dtype"])
@@ -355,7 +332,6 @@ class _Arithmetic(Node):
     """Of two inputs that broadcast, computed as float32."""
 
     parameters: ClassVar[Arguments] = {"dtype": types.dtype.UINT8}
-    inputs = (2, 2)
     function: Any = None
 
     def run(self, first: Any, second: Any) -> Any:
@@ -380,13 +356,12 @@ class Transpose(Node):
 
     parameters: ClassVar[Arguments] = {"permutation": None, "tensorDim": None, "dtype": types.dtype.UINT8}
     required = ("permutation",)
-    inputs = (1, 1)
 
     def run(self, values: _Array) -> Any:
         count = values.ndim
         order = list(self.arguments["permutation"])[:count]
         if sorted(order) != list(range(count)):
-            raise ValueError(f"fn.Transpose: permutation {order} is none of the {count} dimensions of the input")
+            raise self.error(f"permutation {order} is none of the {count} dimensions of the input")
         return values.transpose([count - 1 - n for n in reversed(order)])
 
 
@@ -395,7 +370,6 @@ class Reshape(Node):
 
     parameters: ClassVar[Arguments] = {"size": None, "tensorDim": None, "layout": "", "dtype": types.dtype.UINT8}
     required = ("size",)
-    inputs = (1, 1)
 
     def run(self, values: _Array) -> Any:
         return values.reshape(tuple(self.arguments["size"])[::-1])

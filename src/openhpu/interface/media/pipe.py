@@ -5,6 +5,7 @@ thread of the pipe is `prefetch_depth` batches ahead. The decoder has more threa
 Gaudi's media pipes (Creating and Executing Media Pipeline).
 """
 
+import inspect
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,7 +35,7 @@ class Node:
 
     parameters: ClassVar[Arguments] = {}
     required: tuple[str, ...] = ()
-    inputs: tuple[int, int] = (0, 0)  # at least, at most
+    inputs: tuple[int, int] | None = None  # at least, at most; None: as `run` takes them
     outputs = 1
 
     def __init__(self, *, device: str | None = None, name: str | None = None, **arguments: Any) -> None:
@@ -49,7 +50,7 @@ class Node:
 
     def __call__(self, *sources: Edge) -> Any:
         kind = type(self).__name__
-        least, most = self.inputs
+        least, most = self.inputs or _taken(self.run)
         if not least <= len(sources) <= most:
             raise TypeError(f"fn.{kind} takes {least} to {most} inputs; got {len(sources)}")
         for n, source in enumerate(sources):
@@ -67,6 +68,10 @@ class Node:
     def sources(self) -> tuple[Edge, ...]:
         return self._sources or ()
 
+    def error(self, text: str) -> ValueError:
+        """The text with the operator's name."""
+        return ValueError(f"fn.{type(self).__name__}: {text}")
+
     def prepare(self, pipe: "MediaPipe") -> None:
         """Before the first batch."""
 
@@ -78,24 +83,17 @@ class Node:
         raise NotImplementedError
 
 
+def _taken(run: Callable[..., Any]) -> tuple[int, int]:
+    found = inspect.signature(run).parameters.values()
+    return sum(one.default is one.empty for one in found), len(found)
+
+
 class Reader(Node):
     """A node that decides how many batches an epoch has."""
 
     def batches(self) -> int:
         """Of an epoch."""
         raise NotImplementedError
-
-
-class HostTensor:
-    """A batch on the host."""
-
-    def __init__(self, values: torch.Tensor) -> None:
-        self._values = values
-
-    def as_nparray(self) -> np.ndarray[Any, Any]:
-        """bfloat16, which NumPy lacks, as float32."""
-        values = self._values.float() if self._values.dtype == torch.bfloat16 else self._values
-        return values.numpy()
 
 
 class DeviceTensor:
@@ -113,8 +111,14 @@ class DeviceTensor:
     def dtype(self) -> str:
         return str(self._values.dtype).removeprefix("torch.")
 
-    def as_cpu(self) -> HostTensor:
-        return HostTensor(self._values.cpu())
+    def as_cpu(self) -> "DeviceTensor":
+        """The batch on the host."""
+        return DeviceTensor(self._values.cpu())
+
+    def as_nparray(self) -> np.ndarray[Any, Any]:
+        """Of a batch on the host; bfloat16, which NumPy lacks, as float32."""
+        values = self._values.float() if self._values.dtype == torch.bfloat16 else self._values
+        return values.numpy()
 
     def as_torch(self) -> torch.Tensor:
         return self._values
@@ -155,12 +159,10 @@ class MediaPipe:
         """To be derived: connect the nodes, return the outputs of a batch."""
         raise NotImplementedError(f"{type(self).__name__} has no definegraph()")
 
-    # Gaudi has both names.
-    def getBatchSize(self) -> int:
-        return self._batch_size
-
     def get_batch_size(self) -> int:
         return self._batch_size
+
+    getBatchSize = get_batch_size  # Gaudi has both names
 
     def get_batch_count(self) -> int:
         """Batches of an epoch: the smallest reader's. Raises RuntimeError without one."""
@@ -244,9 +246,7 @@ class _Epoch:
         self._thread.start()
 
     def next(self) -> tuple[Any, ...]:
-        if self._ended is not None:
-            raise self._ended
-        found = self._made.get()
+        found = self._ended or self._made.get()
         if isinstance(found, BaseException):
             self._ended = found
             raise found

@@ -69,8 +69,7 @@ def _shapes(document: Document) -> Found:
 def _recompilations(document: Document) -> Found:
     by_cause: dict[str, list[str]] = {}
     for record in document["recompilations"]:
-        line = f"{where(record)}: {observed.recompilation(record)} ({plural(record['count'], 'time')})"
-        by_cause.setdefault(record["cause"], []).append(line)
+        by_cause.setdefault(record["cause"], []).append(observed.recompiled(record))
     for cause, evidence in by_cause.items():
         name = f"recompilation by {cause}"
         yield name if name in _TEXTS else f"Recompilations: {cause}", evidence

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter, OrderedDict, deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +34,7 @@ _KEPT_TIMELINE = 2000
 # Of a program that makes ever new ones; of those that were not seen for the longest only the numbers are left.
 _KEPT_GRAPHS = _KEPT_RECIPES = 2000
 _KEPT_ONCE = 200
+_CHANGED = ("cause", "op", "argument", "dimension")  # what tells recompilations of a line apart
 _ORIGIN = ("origin", "origin_op", "origin_file", "origin_line")  # of a recompilation's size, if it is known
 
 Key = tuple[Any, ...]
@@ -65,14 +66,13 @@ class Collector:
         self._base = Counter(_C.counters())
         self._collectives_before = {(op, site): rest for op, site, *rest in _C.collective_times()}
         self._opened = False
-        self._counted: dict[str, dict[Key, Counter[str]]] = {kind: {} for kind in COUNTED}
+        self._parts: defaultdict[str, dict[Key, dict[str, Any]]] = defaultdict(dict)  # of the document: rows
         self._graphs: OrderedDict[str, dict[str, Any]] = OrderedDict()  # by the time of their last sight
         self._graphs_ran: Counter[str] = Counter()
-        self._graphs_gone = 0  # that ran whole and are no longer among `_graphs`
-        self._once_gone: list[dict[str, Any]] = []  # and of these, the first that came only once
+        self._graphs_distinct = 0  # that ran whole
+        self._once_gone: list[dict[str, Any]] = []  # the first that came only once and are no longer among `_graphs`
         self._recipes: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._compilations: deque[tuple[int, int, str]] = deque(maxlen=_KEPT_TIMELINE)  # end, microseconds, recipe
-        self._recompilations: dict[Key, dict[str, Any]] = {}
         self._captures = Captures()
         self._errors: list[dict[str, Any]] = []
         self._phases = Phases()
@@ -137,14 +137,19 @@ class Collector:
         self._writer = threading.Thread(target=self._write_now_and_then, name="openhpu-insight", daemon=True)
         self._writer.start()
 
+    def _row(self, part: str, site: events.Site | None, keys: dict[str, Any]) -> dict[str, Any]:
+        """The row of a line in a part of the document."""
+        return self._parts[part].setdefault((site, *keys.values()), {**keys, **place(site), "count": 0})
+
     def _on_counted(self, event: events.Event) -> None:
         counted = COUNTED[event.kind]
-        phase = self._phases.named() if "wait_ns" in counted.sums else ""
-        key = (*(event.params[name] for name in counted.keys), phase, event.site)
-        numbers = self._counted[event.kind].setdefault(key, Counter())
-        numbers["count"] += event.params[counted.number] if counted.number else 1
+        keys = {name: event.params[name] for name in counted.keys}
+        if "wait_ns" in counted.sums and (phase := self._phases.named()):
+            keys["phase"] = phase
+        row = self._row(counted.part, event.site, keys)
+        row["count"] += event.params[counted.number] if counted.number else 1
         for name in counted.sums:
-            numbers[name] += event.params[name]
+            row[name] = row.get(name, 0) + event.params[name]
 
     def _on_peak(self, event: events.Event) -> None:
         steps = max((marks.count for marks in self._seen.marks.values()), default=0)
@@ -152,17 +157,18 @@ class Collector:
 
     def _on_graph(self, event: events.Event) -> None:
         params = event.params
-        new = {"operators": params["operators"], "site": event.site, "ran": Counter()}
+        new = {"operators": params["operators"], "site": event.site, "whole": 0}  # how often it came uncut
         graph = self._graphs.setdefault(params["recipe_id"], new)
         self._graphs.move_to_end(params["recipe_id"])
-        graph["ran"][params["ran"]] += 1
         self._graphs_ran[params["ran"]] += 1
+        if params["ran"] != "cut":
+            graph["whole"] += 1
+            self._graphs_distinct += graph["whole"] == 1
         if params["recipe"]:
             self._recipe(params["recipe"])["runs"] += 1
         if len(self._graphs) > _KEPT_GRAPHS:
             _, gone = self._graphs.popitem(last=False)
-            self._graphs_gone += _whole(gone) > 0
-            if _whole(gone) == 1 and len(self._once_gone) < _KEPT_ONCE:
+            if gone["whole"] == 1 and len(self._once_gone) < _KEPT_ONCE:
                 self._once_gone.append(gone)
 
     def _on_traced(self, event: events.Event) -> None:
@@ -190,12 +196,13 @@ class Collector:
 
     def _on_recompilation(self, event: events.Event) -> None:
         self._phases.cause = params = changed(event.params)
-        key = (params["cause"], params["op"], params["argument"], params["dimension"], event.site)
-        found = self._recompilations.setdefault(key, {"count": 0, "before": params["before"], "after": []})
-        found["count"] += 1
-        found |= {name: params[name] for name in _ORIGIN if name in params}
-        if params["after"][0] not in found["after"] and len(found["after"]) < 20:
-            found["after"] += params["after"]
+        row = self._row("recompilations", event.site, {name: params[name] for name in _CHANGED})
+        row["count"] += 1
+        row.setdefault("before", params["before"])
+        after = row.setdefault("after", [])
+        row |= {name: params[name] for name in _ORIGIN if name in params}
+        if params["after"][0] not in after and len(after) < 20:
+            after += params["after"]
 
     def _on_error(self, event: events.Event) -> None:
         if len(self._errors) < 100:
@@ -260,7 +267,7 @@ class Collector:
             self._take_spans()
         source, marks = choose(self._seen.marks)
         counters = {name: value - self._base.get(name, 0) for name, value in _C.counters().items()}
-        rows = {counted.part: self._rows(kind) for kind, counted in COUNTED.items()}
+        rows = {counted.part: self._rows(counted.part) for counted in COUNTED.values()}
         waits = rows.pop("waits")
         return {
             "format": FORMAT,
@@ -272,10 +279,7 @@ class Collector:
             "phases": self._phases.document(_in_use() if self._opened and not _C.is_in_bad_fork() else 0),
             **self._captures.document(),
             "recipes": self._recipe_rows(),
-            "recompilations": [
-                {**dict(zip(("cause", "op", "argument", "dimension"), key, strict=False)), **found, **place(key[-1])}
-                for key, found in self._recompilations.items()
-            ],
+            "recompilations": [dict(row) for row in self._parts["recompilations"].values()],
             **rows,
             "shape_waits": [row for row in waits if row["kind"] == "shape"],
             "own_waits": [row for row in waits if row["kind"] != "shape"],
@@ -286,18 +290,9 @@ class Collector:
             "sections": added_sections.documents(complete),
         }  # fmt: skip
 
-    def _rows(self, kind: str) -> list[dict[str, Any]]:
-        """The events of this kind by line, the most frequent first."""
-        rows = [
-            {
-                **dict(zip(COUNTED[kind].keys, key, strict=False)),
-                **place(key[-1]),
-                **numbers,
-                **({"phase": key[-2]} if key[-2] else {}),
-            }
-            for key, numbers in self._counted[kind].items()
-        ]
-        return sorted(rows, key=lambda row: -row["count"])
+    def _rows(self, part: str) -> list[dict[str, Any]]:
+        """The rows of this part, the most frequent first."""
+        return sorted(map(dict, self._parts[part].values()), key=lambda row: -row["count"])
 
     def _collectives(self) -> list[dict[str, Any]]:
         rows = []
@@ -342,9 +337,9 @@ class Collector:
 
     def _graph_rows(self) -> dict[str, Any]:
         ran = self._graphs_ran
-        once = [*self._once_gone, *(graph for graph in self._graphs.values() if _whole(graph) == 1)]
+        once = [*self._once_gone, *(graph for graph in self._graphs.values() if graph["whole"] == 1)]
         return {
-            "distinct": self._graphs_gone + sum(_whole(graph) > 0 for graph in self._graphs.values()),
+            "distinct": self._graphs_distinct,
             "recorded": ran.total(),
             "as_recipes": ran["recipe"],
             "node_by_node": ran["node by node"],
@@ -361,12 +356,10 @@ class Collector:
     def _memory(self, marks: Marks) -> dict[str, Any]:
         sample = _C.device_sample(0) if self._opened and not _C.is_in_bad_fork() else None
         site, growth = self._peaks.line()
-        found = place(site)
         over_time = sorted([*((t, used) for t, _, used in marks.ends), *self._peaks.over_time()])
         return {
             "peak_bytes": self._peaks.highest(),
-            "peak_file": found["file"],
-            "peak_line": found["line"],
+            **{f"peak_{name}": value for name, value in place(site).items()},
             "peak_growth_bytes": growth,
             "limit_bytes": sample[2] if sample else 0,
             "in_use_bytes": sample[0] if sample else 0,
@@ -378,11 +371,6 @@ def _in_use() -> int:
     """Bytes on all devices of this process."""
     samples = (_C.device_sample(index) for index in range(_C.device_count()))
     return sum(sample[0] for sample in samples if sample)
-
-
-def _whole(graph: dict[str, Any]) -> int:
-    """How often it came as a whole, uncut."""
-    return int(graph["ran"].total() - graph["ran"]["cut"])
 
 
 def place(site: events.Site | None) -> dict[str, Any]:
@@ -398,12 +386,6 @@ def _command() -> str:
     return " ".join([script or "python", *arguments])
 
 
-_collector: Collector | None = None
-
-
 def start(folder: str, above: Above) -> None:
-    """Collect in this process, once; `folder` must exist."""
-    global _collector
-    if _collector is None:
-        _collector = Collector(Path(folder), above)
-        _collector.start()
+    """Collect in this process; `folder` must exist. Called once."""
+    Collector(Path(folder), above).start()

@@ -4,6 +4,7 @@ The script runs in an ordinary Python process, with its own arguments, exit code
 process ends, this process reports it.
 """
 
+import argparse
 import contextlib
 import json
 import os
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from openhpu.observe import added_sections
@@ -49,32 +50,31 @@ def failures(text: str) -> list[str]:
     return words
 
 
-def run(
-    command: list[str], mode: str | None, report: str | None, as_json: bool, fail_on: Sequence[str] = (),
-    strict: bool = False, check_graphs: bool = False, predict: str = "",
-) -> int:  # fmt: skip
+def run(command: list[str], options: argparse.Namespace) -> int:
     """Run `command` (a script, `-m module` or a program such as torchrun, with arguments) and show the report.
 
-    Returns its exit code; FAILED where that is 0 and something of `fail_on` was seen. Raises UsageError when there is
-    no such script, or the report could not be written.
+    `options`: those of the command `openhpu run`. Returns its exit code; FAILED where that is 0 and something of
+    `fail_on` was seen. Raises UsageError for a wrong option, when there is no such script, or the report could not be
+    written.
     """
+    fail_on = failures(options.fail_on)
     if command[0] != "-m" and not Path(command[0]).exists() and not _program(command):
         raise UsageError(f"there is no script {command[0]!r}; expected a file, a program, or -m and a module")
-    if predict:
+    if options.predict:
         try:
-            added_sections.make(predict)
+            added_sections.make(options.predict)
         except added_sections.SectionError as error:
             raise UsageError(str(error)) from error
-    target = _check_writable(Path(report)) if report else None
+    target = _check_writable(Path(options.report)) if options.report else None
     with tempfile.TemporaryDirectory(prefix="openhpu-run-") as folder:
         code = _run_script(
             command,
-            _environment(folder, mode, strict, check_graphs or "graph-check" in fail_on, predict),
+            _environment(folder, options, options.check_graphs or "graph-check" in fail_on),
             lambda: _show(_so_far(Path(folder)), None, target),
         )
         documents = observed.read_all(Path(folder)) or [observed.empty(" ".join(command))]
     _show(documents, code, target)
-    if as_json:
+    if options.json:
         print(json.dumps({**documents[0], "exit_code": code, "other_processes": documents[1:]}), flush=True)
     found = [word for word in fail_on if any(one[FAILURES[word]] for one in documents)]
     if found:
@@ -103,10 +103,11 @@ def _check_writable(target: Path) -> Path:
     return target.absolute()
 
 
-def _environment(folder: str, mode: str | None, strict: bool, check_graphs: bool, predict: str) -> dict[str, str]:
+def _environment(folder: str, options: argparse.Namespace, check_graphs: bool) -> dict[str, str]:
     wanted = {
-        "OPENHPU_REPORT_DATA": folder, "OPENHPU_PREDICT": predict, "OPENHPU_STRICT": "gaudi" if strict else "",
-        "OPENHPU_CHECK_GRAPHS": "1" if check_graphs else "", "PT_HPU_LAZY_MODE": _MODES[mode],
+        "OPENHPU_REPORT_DATA": folder, "OPENHPU_PREDICT": options.predict,
+        "OPENHPU_STRICT": "gaudi" if options.strict else "", "OPENHPU_CHECK_GRAPHS": "1" if check_graphs else "",
+        "PT_HPU_LAZY_MODE": _MODES[options.mode],
     }  # fmt: skip
     environment = {**os.environ, **{name: value for name, value in wanted.items() if value}}
     environment.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from openhpu.observe.differences import BY_KIND, DIFFERENCES
-from openhpu.observe.insight.captures import paddings
+from openhpu.observe.insight.captures import Captures, paddings
 from openhpu.observe.insight.phases import AFTER, WARM_UP
 from openhpu.settings import folders
 
@@ -66,11 +66,9 @@ def empty(command: str) -> Document:
         "graphs": {
             "distinct": 0, "recorded": 0, "as_recipes": 0, "node_by_node": 0, "cut": 0, "compiling": 0, "seen_once": [],
         },
-        "phases": {"phases": [], "later": []}, "captures": [], "captures_later": [], "captures_more": 0,
-        "graphs_checked": 0, "graph_differences": [], "graphs_unchecked": [],
-        "recipes": [], "recompilations": [], "fallbacks": [], "indices_out_of_range": [], "int64_overflows": [],
-        "moved_operands": [], "kindnesses": [],
-        "blocking_reads": [], "shape_waits": [], "own_waits": [], "collectives": [],
+        "phases": {"phases": [], "later": []}, **Captures().document(), "recipes": [], "recompilations": [],
+        **{counted.part: [] for counted in COUNTED.values() if counted.part != "waits"},
+        "shape_waits": [], "own_waits": [], "collectives": [],
         "memory": {
             "peak_bytes": 0, "peak_file": None, "peak_line": None, "peak_growth_bytes": 0, "limit_bytes": 0,
             "in_use_bytes": 0, "over_time": [],
@@ -205,6 +203,11 @@ def recompilation(record: dict[str, Any]) -> str:
     operand = f" of `{record['argument']}`" if record["argument"] else ""
     values = f": {record['before']} before, then {after}" if record["before"] or after else ""
     return f"{record['op']}: {what}{operand}{values}{_origin(record)}"
+
+
+def recompiled(record: dict[str, Any]) -> str:
+    """The line of a recompilation, the difference, and how often it came."""
+    return f"{where(record)}: {recompilation(record)} ({plural(record['count'], 'time')})"
 
 
 def _origin(record: dict[str, Any]) -> str:

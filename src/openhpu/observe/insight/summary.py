@@ -43,11 +43,7 @@ def _lines(document: Document) -> Iterator[str]:
             yield from _found(name, [f"{observed.where(r)}: {observed.check(r)}" for r in document[key]])
     of_graphs = _listed if process["mode"] == "lazy" else _found
     yield from of_graphs("compiled after warm-up", [observed.later(r) for r in document["phases"]["later"]])
-    changes = [
-        f"{observed.where(r)}: {observed.recompilation(r)} ({observed.plural(r['count'], 'time')})"
-        for r in document["recompilations"]
-    ]
-    yield from of_graphs("recompilations", changes)
+    yield from of_graphs("recompilations", [observed.recompiled(r) for r in document["recompilations"]])
     yield from _listed("CPU fallbacks", [observed.times(r, observed.fallback(r)) for r in document["fallbacks"]])
     yield from _found(
         "a Gaudi would not permit", [observed.times(r, observed.kindness(r)) for r in document["kindnesses"]]

@@ -28,21 +28,11 @@ class _Counted(Metric):
     def _count(self, event: events.Event) -> None:
         """Nothing: the core has counted."""
 
-    def fold(self) -> None:
-        """Take the core's counts since the last time."""
+    def _fold(self) -> None:
         now = self._read()
         if self._running:
             self._counted += now - self._base
         self._base = now
-
-    def start(self) -> None:
-        self.fold()
-        super().start()
-
-    def stop(self) -> None:
-        with self._lock:
-            self.fold()
-        super().stop()
 
     def _kinds(self) -> tuple[str, ...]:
         return (*self.KINDS, self.CHANGE) if self._callbacks else self.KINDS
@@ -77,15 +67,13 @@ class GraphCompilation(_Counted):
         self._time_us += duration
         self._recipes.append((str(event.params.get("recipe", "")), duration))
 
-    def stats(self) -> Stats:
-        with self._lock:
-            self.fold()
-            number = self._counted.total()
-            average = self._time_us // number if number else 0
-            rows: Stats = [("TotalNumber", number), ("TotalTime", self._time_us), ("AvgTime", average)]
-            if settings.get("PT_HPU_METRICS_GC_DETAILS"):
-                rows.append(("recipe", list(self._recipes)))
-            return rows
+    def _rows(self) -> Stats:
+        number = self._counted.total()
+        average = self._time_us // number if number else 0
+        rows: Stats = [("TotalNumber", number), ("TotalTime", self._time_us), ("AvgTime", average)]
+        if settings.get("PT_HPU_METRICS_GC_DETAILS"):
+            rows.append(("recipe", list(self._recipes)))
+        return rows
 
 
 class CpuFallback(_Counted):
@@ -98,10 +86,8 @@ class CpuFallback(_Counted):
     def _read() -> Counter[str]:
         return Counter(_C.fallback_ops())
 
-    def stats(self) -> Stats:
-        with self._lock:
-            self.fold()
-            return [("TotalNumber", self._counted.total()), ("FallbackOps", dict(self._counted))]
+    def _rows(self) -> Stats:
+        return [("TotalNumber", self._counted.total()), ("FallbackOps", dict(self._counted))]
 
 
 class MemoryDefragmentation(Metric):
@@ -119,15 +105,14 @@ class MemoryDefragmentation(Metric):
         if event.params["success"]:
             self._times_ms.append(float(event.params["milliseconds"]))
 
-    def stats(self) -> Stats:
-        with self._lock:
-            times = self._times_ms or [0.0]
-            return [
-                ("TotalNumber", self._number),
-                ("TotalSuccessful", len(self._times_ms)),
-                ("AvgTime", sum(times) / len(times)),
-                ("MaxTime", max(times)),
-            ]
+    def _rows(self) -> Stats:
+        times = self._times_ms or [0.0]
+        return [
+            ("TotalNumber", self._number),
+            ("TotalSuccessful", len(self._times_ms)),
+            ("AvgTime", sum(times) / len(times)),
+            ("MaxTime", max(times)),
+        ]
 
 
 class RecipeCache(Metric):
@@ -148,11 +133,10 @@ class RecipeCache(Metric):
         counted = self._hits if event.kind == "cache_hit" else self._misses
         counted[str(event.params["recipe_id"])] += 1
 
-    def stats(self) -> Stats:
-        with self._lock:
-            return [
-                ("TotalHit", self._hits.total()),
-                ("RecipeHit", dict(self._hits)),
-                ("TotalMiss", self._misses.total()),
-                ("RecipeMiss", dict(self._misses)),
-            ]
+    def _rows(self) -> Stats:
+        return [
+            ("TotalHit", self._hits.total()),
+            ("RecipeHit", dict(self._hits)),
+            ("TotalMiss", self._misses.total()),
+            ("RecipeMiss", dict(self._misses)),
+        ]

@@ -30,9 +30,18 @@ class Metric(ABC):
         """The metric's name."""
         return self.NAME
 
-    @abstractmethod
     def stats(self) -> Stats:
         """The numbers, as pairs of tag and value."""
+        with self._lock:
+            self._fold()
+            return self._rows()
+
+    @abstractmethod
+    def _rows(self) -> Stats:
+        """The numbers as they are; the caller holds the lock."""
+
+    def _fold(self) -> None:  # noqa: B027  # most count by themselves
+        """Take what others have counted since the last time; the caller holds the lock."""
 
     @abstractmethod
     def _clear(self) -> None:
@@ -55,12 +64,15 @@ class Metric(ABC):
     def start(self) -> None:
         """Count from now on. Numbers counted before are kept."""
         if not self._running:
+            self._fold()
             self._running = True
             self._listen()
 
     def stop(self) -> None:
         """Stop counting; the numbers stay as they are."""
-        self._running = False
+        with self._lock:
+            self._fold()
+            self._running = False
         self._listen()
 
     def on_metric_change(self, callback: Callable[["Metric"], None]) -> None:

@@ -75,14 +75,11 @@ class Recorded(NamedTuple):
     @classmethod
     def of(cls, stopped: tuple[Any, ...]) -> Self:
         """From the core's tuples, put in order."""
-        commands, spans, dropped, begin, end = stopped
-        return cls(_ordered([Command(*c) for c in commands]), [Span(*s) for s in spans], dropped, begin, end)
-
-
-def _ordered(commands: list[Command]) -> list[Command]:
-    """By begin; collectives, which run beside their device's queue, on a track of their own."""
-    moved = [c._replace(stream=COLLECTIVE_STREAM) if c.kind == "collective" else c for c in commands]
-    return sorted(moved, key=lambda c: c.begin)
+        found, spans, dropped, begin, end = stopped
+        commands = sorted((Command(*c) for c in found), key=lambda c: c.begin)
+        # Collectives, which run beside their device's queue, are on a track of their own.
+        commands = [c._replace(stream=COLLECTIVE_STREAM) if c.kind == "collective" else c for c in commands]
+        return cls(commands, [Span(*s) for s in spans], dropped, begin, end)
 
 
 def write(path: Path, recorded: Recorded, title: str, rank: int | None = None, more: Sequence[Any] = ()) -> None:

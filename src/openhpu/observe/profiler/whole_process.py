@@ -1,5 +1,6 @@
 """HABANA_PROFILE=1: a trace of a whole process, without touching its script."""
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -64,13 +65,9 @@ class Tracer:
             print(f"trace: {len(recorded.commands):,} commands in {path}{lost}", file=sys.stderr)
 
 
-_tracer: Tracer | None = None
-
-
+@functools.cache
 def start() -> None:
     """Trace this process, once."""
-    global _tracer
-    if _tracer is None:
-        _tracer = Tracer()
-        os.register_at_fork(after_in_child=_tracer.forget)
-        at_process_end(_tracer.write)
+    tracer = Tracer()
+    os.register_at_fork(after_in_child=tracer.forget)
+    at_process_end(tracer.write)

@@ -18,20 +18,11 @@ def path_of(where: Path, module: int) -> Path:
     return where / f"hlml-openhpu-{module}-{os.getpid()}"
 
 
-def name_of(where: Path, module: int) -> str:
+def name_of(path: Path) -> str:
     """As shm_open takes it; the path, where it lies in another folder."""
-    path = path_of(where, module)
     return f"/{path.name}" if path.parent == _SHARED else str(path)
 
 
 def write(file: int, used: int) -> None:
     """Replace the contents of the object."""
     os.pwrite(file, _RECORD.pack(_VERSION, int(time.time()), used), 0)
-
-
-def read(path: Path) -> tuple[int, int]:
-    """When it was written, and bytes in use. OSError if there is none, ValueError for another layout."""
-    text = path.read_bytes()
-    if len(text) != _RECORD.size or (record := _RECORD.unpack(text))[0] != _VERSION:
-        raise ValueError(f"{path}: expected {_RECORD.size} bytes of version {_VERSION}")
-    return record[1], record[2]

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import itertools
 import os
 import sys
 import threading
@@ -21,7 +22,7 @@ class Publisher:
     def __init__(self, where: Path | None) -> None:
         self._where = where
         self._pid = os.getpid()
-        self._files: dict[int, tuple[int, int]] = {}  # by module
+        self._files: dict[int, list[tuple[int, Path]]] = {}  # by module: hlml's, then hl-smi's
         self._before: dict[int, tuple[int, int]] = {}  # by module: time and busy time, ns
         self.percent: dict[int, int] = {}  # by index: the share of time that the device was busy in the last period
         self._lock = threading.Lock()
@@ -41,7 +42,7 @@ class Publisher:
     def hlml_name(self, module: int) -> str:
         """The name of the shared object for a module; empty if there is none."""
         with self._lock:
-            return "" if self._where is None or module not in self._files else hlml.name_of(self._where, module)
+            return hlml.name_of(self._files[module][0][1]) if module in self._files else ""
 
     def look(self) -> None:
         """Measure every open device, and write."""
@@ -63,13 +64,12 @@ class Publisher:
             return
         try:
             if module not in self._files:
-                hlml_file = state_files.create(hlml.path_of(self._where, module))
-                self._files[module] = state_files.create(state_files.path_of(self._where, module)), hlml_file
+                paths = hlml.path_of(self._where, module), state_files.path_of(self._where, module)
+                self._files[module] = [(state_files.create(path), path) for path in paths]
+            (readers, _), (own, _) = self._files[module]
             command = " ".join([Path(sys.executable).name, *sys.argv])
-            hlml.write(self._files[module][1], used)
-            state_files.write(
-                self._files[module][0], state_files.State(self._pid, module, percent, used, capacity, command)
-            )
+            hlml.write(readers, used)
+            state_files.write(own, state_files.State(self._pid, module, percent, used, capacity, command))
         except OSError:  # a full or forbidden folder: the process is not shown, and works
             self._remove()
             self._where = None
@@ -84,13 +84,10 @@ class Publisher:
         self._thread.join()  # which may be collecting garbage, in destructors that Python can't stop at its end
 
     def _remove(self) -> None:
-        for module, files in self._files.items():
-            assert self._where is not None
-            paths = state_files.path_of(self._where, module), hlml.path_of(self._where, module)
-            for file, path in zip(files, paths, strict=True):
-                with contextlib.suppress(OSError):
-                    os.close(file)
-                    path.unlink()
+        for file, path in itertools.chain.from_iterable(self._files.values()):
+            with contextlib.suppress(OSError):
+                os.close(file)
+                path.unlink()
         self._files.clear()
 
 

@@ -4,11 +4,11 @@ from habana_frameworks.torch.utils.debug import logger, utils
 from openhpu.interface.debug import (
     clear_jit_cache as _clear_jit_cache,
     dump_memory_report as _dump_memory_reporter,
-    fallback_op_count as _get_fallback_op_count,
     get_tensor_info,
     jit_cache_size as _get_jit_cache_size,
     log_memory as _mem_log,
 )
+from openhpu.observe.events import fallback_ops as _get_fallback_op_count
 
 
 def _is_enabled_synapse_layout_handling() -> bool:

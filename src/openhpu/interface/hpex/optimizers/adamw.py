@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.fp8 import is_fp8
-from openhpu.interface.hpex.optimizers.lists import ListOptimizer, check_range
+from openhpu.interface.hpex.optimizers.lists import ListOptimizer, number
 
 
 class FusedAdamW(ListOptimizer):
@@ -29,7 +29,6 @@ class FusedAdamW(ListOptimizer):
         bias_correction: bool = True,
         moments_dtype: torch.dtype | tuple[torch.dtype, torch.dtype] | None = None,
     ) -> None:
-        check_range("FusedAdamW", lr=lr, eps=eps, weight_decay=weight_decay)
         for beta in betas:
             if not 0.0 <= beta < 1.0:
                 raise ValueError(f"FusedAdamW: betas are {betas}; expected two numbers of at least 0, less than 1")
@@ -38,9 +37,9 @@ class FusedAdamW(ListOptimizer):
             if dtype is not None and not dtype.is_floating_point:
                 raise ValueError(f"FusedAdamW: moments_dtype is {moments_dtype}; expected floating-point dtypes")
         self._moments = pair
-        super().__init__(params, {
-            "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "bias_correction": bias_correction,
-        })  # fmt: skip
+        super().__init__(
+            params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, bias_correction=bias_correction
+        )
 
     def step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         """torch.optim.AdamW's."""
@@ -90,16 +89,14 @@ class FusedAdamW(ListOptimizer):
 
     def _step(self, group: dict[str, Any], params: list[Tensor]) -> None:
         beta1, beta2 = group["betas"]
-        lr, eps = group["lr"], group["eps"]
+        eps = group["eps"]
         group["step"] = count = group.get("step", 0) + 1
         torch._foreach_add_(self.states(params, "step"), 1)
         factor = 1.0
         if group["bias_correction"]:
             second = math.sqrt(1 - beta2**count)
             factor, eps = second / (1 - beta1**count), eps * second
-        device = params[0].device
-        given = lr if isinstance(lr, Tensor) else torch.full((), lr)
-        rate = given.to(device=device, dtype=torch.float32)
+        rate = number(group["lr"], params[0])
         scales = [
             self.states(params, name) if is_fp8(dtype) else None
             for name, dtype in zip(("exp_avg_scale", "exp_avg_sq_scale"), self._moments, strict=True)

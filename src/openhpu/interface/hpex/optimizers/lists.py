@@ -7,9 +7,18 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+_AT_LEAST_0 = ("lr", "lr_decay", "momentum", "weight_decay", "initial_accumulator_value", "eps")
+
 
 class ListOptimizer(Optimizer):
-    """An optimizer that steps each group's parameters, those with gradients, together."""
+    """An optimizer that steps each group's parameters, those with gradients, together.
+
+    Raises ValueError for a rate or the like below 0.
+    """
+
+    def __init__(self, params: Iterable[Any], **defaults: Any) -> None:
+        check_range(type(self).__name__, **{name: defaults[name] for name in defaults if name in _AT_LEAST_0})
+        super().__init__(params, defaults)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
@@ -85,14 +94,10 @@ class FusedAdagrad(ListOptimizer):
         initial_accumulator_value: float = 0.0,
         eps: float = 1e-10,
     ) -> None:
-        check_range(
-            "FusedAdagrad", lr=lr, lr_decay=lr_decay, weight_decay=weight_decay,
+        super().__init__(
+            params, lr=lr, lr_decay=lr_decay, weight_decay=weight_decay,
             initial_accumulator_value=initial_accumulator_value, eps=eps,
         )  # fmt: skip
-        super().__init__(params, {
-            "lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "eps": eps,
-            "initial_accumulator_value": initial_accumulator_value,
-        })  # fmt: skip
 
     def step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         """torch.optim.Adagrad's."""
@@ -111,8 +116,7 @@ class FusedResourceApplyMomentum(ListOptimizer):
     """
 
     def __init__(self, params: Iterable[Any], lr: float | Tensor, momentum: float) -> None:
-        check_range("FusedResourceApplyMomentum", lr=lr, momentum=momentum)
-        super().__init__(params, {"lr": lr, "momentum": momentum})
+        super().__init__(params, lr=lr, momentum=momentum)
 
     def step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         """torch.optim.SGD's with momentum, for a constant rate."""
@@ -151,13 +155,12 @@ class FusedLamb(ListOptimizer):
             raise RuntimeError("FusedLamb: amsgrad is True; expected False, as LAMB has no such form")
         if not adam_w_mode:
             raise RuntimeError("FusedLamb: adam_w_mode is False; expected True, weight decay is part of the step")
-        check_range("FusedLamb", lr=lr, eps=eps, weight_decay=weight_decay)
         self.set_grad_none = set_grad_none
         self._factor: Tensor | None = None
-        super().__init__(params, {
-            "lr": lr, "bias_correction": bias_correction, "betas": betas, "eps": eps, "weight_decay": weight_decay,
-            "grad_averaging": grad_averaging, "max_grad_norm": max_grad_norm, "use_lamb": use_lamb,
-        })  # fmt: skip
+        super().__init__(
+            params, lr=lr, bias_correction=bias_correction, betas=betas, eps=eps, weight_decay=weight_decay,
+            grad_averaging=grad_averaging, max_grad_norm=max_grad_norm, use_lamb=use_lamb,
+        )  # fmt: skip
 
     def zero_grad(self, set_to_none: bool | None = None) -> None:  # type: ignore[override]
         """Drop gradients, or fill them with 0."""

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from openhpu.interface.hpex.optimizers.lists import ListOptimizer, check_range, number
+from openhpu.interface.hpex.optimizers.lists import ListOptimizer, number
 
 
 def rows_of(grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -26,8 +26,7 @@ class SparseSGD(ListOptimizer):
     def __init__(
         self, params: Iterable[Any], lr: float | Tensor = 1e-3, momentum: float = 0.0, nesterov: bool = False
     ) -> None:
-        check_range("SparseSGD", lr=lr, momentum=momentum)
-        super().__init__(params, {"lr": lr, "momentum": momentum, "nesterov": nesterov})
+        super().__init__(params, lr=lr, momentum=momentum, nesterov=nesterov)
 
     def step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         """The step of the named rows."""
@@ -43,8 +42,7 @@ class SparseAdagrad(ListOptimizer):
     """torch.optim.Adagrad for sparse gradients. Raises ValueError for numbers out of range."""
 
     def __init__(self, params: Iterable[Any], lr: float | Tensor = 1e-2) -> None:
-        check_range("SparseAdagrad", lr=lr)
-        super().__init__(params, {"lr": lr})
+        super().__init__(params, lr=lr)
 
     def step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         """The step of the named rows."""
