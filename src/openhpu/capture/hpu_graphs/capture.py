@@ -24,7 +24,7 @@ class HPUGraph(_C.CapturedGraph):
 
     _by_hand: Capturing | None = None
 
-    def capture_begin(self, dry_run: bool = False) -> None:
+    def capture_begin(self, dry_run: bool = False) -> None:  # type: ignore[override]  # `undone` is the next method
         """Begin the capture on the current stream of the current device.
 
         With `dry_run` (or PT_HPUGRAPH_ENABLE_DRY_RUN) the capture has no effect beside the graph: at its end everything
