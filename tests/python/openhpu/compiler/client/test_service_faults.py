@@ -164,13 +164,13 @@ def test_the_thread_survives_whatever_happens(fake, tmp_path, monkeypatch):
     service = Watched(None)
     service.request(1, description(), None, lambda *_: exec("raise SystemExit"))
     assert service.wait_all(PATIENCE_S)
-    turn = service._receive
+    turn = service._received
 
-    def broken():
-        service._receive = turn
+    def broken(most):
+        service._received = turn
         raise MemoryError("no memory")
 
-    service._receive = broken
+    service._received = broken
     service.request(2, description(), answers.on_ready, answers.on_failed)
     assert service.wait_all(PATIENCE_S)
     service.request(3, description(), answers.on_ready, answers.on_failed)
