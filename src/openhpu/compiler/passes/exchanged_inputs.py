@@ -32,8 +32,7 @@ def exchanged_inputs(graph: GraphModule) -> None:
             raise CannotCompile(
                 "tensors exchange their contents in it, which needs a copy of each first", "aten::copy_"
             )
-        assert isinstance(target, Node)
-        written.add(origin(target))
+        written.add(origin(target))  # type: ignore[arg-type]
 
 
 def origin(node: Node, copies: Mapping[Any, int] = _COPIES) -> Node:

@@ -76,12 +76,10 @@ def _bounds(node: Node, first: int) -> tuple[int, int, int, int] | None:
     given[: len(node.args) - first] = node.args[first:]
     dim, begin, end, step = given
     size = value.shape[dim]
-    begin, end = 0 if begin is None else begin, size if end is None else end
-    if step != 1 or not all(type(number) is int for number in (size, begin, end)):
+    if step != 1 or type(size) is not int or not all(end is None or type(end) is int for end in (begin, end)):
         return None
-    begin = max(0, begin + size if begin < 0 else min(begin, size))
-    end = max(begin, end + size if end < 0 else min(end, size))
-    return dim % value.dim(), begin, end, size
+    begin, end, _ = slice(begin, end).indices(size)
+    return dim % value.dim(), begin, max(begin, end), size
 
 
 def _after_write(node: Node, parts: dict[Node, _Parts]) -> _Parts | None:

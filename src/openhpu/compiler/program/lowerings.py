@@ -9,13 +9,14 @@ from openhpu.compiler.program import description as graph, fused_steps, out_of_r
 _FUNCTIONS: dict[str, Callable[..., Any]] = {**fused_steps.FUNCTIONS, **seeded.FUNCTIONS}
 
 
-def lowering(op: str, lenient: bool = False, int32: bool = False) -> Callable[..., Any] | None:
-    """The function for an operator ("aten::_fused_adamw_.tensor_lr"), which takes the same arguments and returns as
-    many results; None if it is traced as it is. `lenient`: indices may be out of range; `int32`: results in int64 wrap
-    to the range of int32."""
+def lowering(op: str, description: graph.Description) -> Callable[..., Any] | None:
+    """The function for an operator ("aten::_fused_adamw_.tensor_lr") of a graph, which takes the same arguments and
+    returns as many results; None if it is traced as it is."""
     name = op.partition(".")[0]
-    found = _FUNCTIONS.get(op) or _FUNCTIONS.get(name) or (out_of_range.FUNCTIONS.get(name) if lenient else None)
-    if not int32:
+    found = _FUNCTIONS.get(op) or _FUNCTIONS.get(name)
+    if found is None and description.get("lenient"):
+        found = out_of_range.FUNCTIONS.get(name)
+    if not description.get("int32"):
         return found
     overload = graph.operator(op)
     return functools.partial(small_integers.wrapped, overload, found or overload)

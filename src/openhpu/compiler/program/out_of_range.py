@@ -7,8 +7,9 @@ writes gets one more row, which is cut off again.
 A recipe also returns how many indices of each node were out of range.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import functools
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -25,52 +26,28 @@ _library.impl("existing", lambda index, missing: index.masked_fill(missing, ABSE
 _library.define("scatter(Tensor self, int dim, Tensor index, Tensor src) -> Tensor")
 
 
-class Counts:
+class _Counts:
     """One number for each tensor of indices: how many were out of range, and 2**32 times how many of these were -1.
     And one for each result in int64: how many of its elements wrapped to 32 bits (`small_integers`)."""
 
     def __init__(self) -> None:
-        self.node = -1
-        self.nodes: list[int] = []
-        self.tensors: list[Tensor] = []
-        self.overflowing: list[int] = []
-        self.overflows: list[Tensor] = []
+        self.clear()
 
     def clear(self) -> None:
-        self.nodes, self.tensors = [], []
-        self.overflowing, self.overflows = [], []
-
-    def add(self, index: Tensor, missing: Tensor) -> None:
-        padding = (missing & (index == -1)).to(torch.int64)
-        self.nodes.append(self.node)
-        self.tensors.append((missing.to(torch.int64) + padding * 2**32).sum())
+        self.node = -1  # that is being traced
+        self.missing: list[tuple[int, Tensor]] = []  # with the node
+        self.overflowing: list[tuple[int, Tensor]] = []
 
 
-_counts = Counts()  # of the program that is being traced
+counts = _Counts()  # of the program that is being traced, of which there is one at a time
 
 
-@contextlib.contextmanager
-def counted(counts: Counts) -> Iterator[None]:
-    """While it lasts, operators that are traced count here."""
-    global _counts
-    before, _counts = _counts, counts
-    try:
-        yield
-    finally:
-        _counts = before
-
-
-def overflowing(count: Tensor) -> None:
-    """How many elements wrapped to 32 bits, of the node that is being traced."""
-    _counts.overflowing.append(_counts.node)
-    _counts.overflows.append(count)
-
-
-def _missing(index: Tensor, size: int, wraps: bool = False) -> tuple[Tensor, Tensor]:
+def _missing(index: Any, size: int, wraps: bool = False) -> tuple[Tensor, Tensor]:
     """The indices as int64, and which of them are out of range. `wraps`: negative ones count from the end."""
     index = index.to(torch.int64)
     missing = (index < (-size if wraps else 0)) | (index >= size)
-    _counts.add(index, missing)
+    padding = (missing & (index == -1)).to(torch.int64)
+    counts.missing.append((counts.node, (missing.to(torch.int64) + padding * 2**32).sum()))
     return index, missing
 
 
@@ -132,12 +109,9 @@ def _dims(indices: Sequence[Tensor | None]) -> list[tuple[int, int]]:
     """(number of the index, dimension) of those that are no masks."""
     found, dim = [], 0
     for number, index in enumerate(indices):
-        if index is None or not _is_mask(index):
-            if index is not None:
-                found.append((number, dim))
-            dim += 1
-        else:
-            dim += index.dim()
+        if index is not None and not _is_mask(index):
+            found.append((number, dim))
+        dim += index.dim() if index is not None and _is_mask(index) else 1
     return found
 
 
@@ -145,18 +119,16 @@ def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     places = _dims(indices)
     if any(map(_is_mask, indices)) or not places:
         return aten.index.Tensor(self, indices)
-    safe, everywhere = list(indices), None
+    safe, anywhere = list(indices), []
     for number, dim in places:
-        given = indices[number]
-        assert given is not None
-        existing, missing = _missing(given, self.shape[dim], wraps=True)
+        existing, missing = _missing(indices[number], self.shape[dim], wraps=True)
         safe[number] = existing.masked_fill(missing, 0)
-        everywhere = missing if everywhere is None else everywhere | missing
-    assert everywhere is not None
+        anywhere.append(missing)
     result = aten._unsafe_index.Tensor(_readable(self, [dim for _, dim in places]), safe)
     first, last = places[0][1], places[-1][1]
     adjacent = last - first + 1 == len(places)
     after = self.dim() - len(places) - (first if adjacent else 0)
+    everywhere = functools.reduce(operator.or_, anywhere)
     return result.masked_fill(everywhere.view(*everywhere.shape, *[1] * after), 0)
 
 
@@ -196,9 +168,7 @@ def index_put_(
         return aten.index_put_.default(self, given, values.to(self.dtype), accumulate)
     wide = self
     for number, dim in places:
-        index = given[number]
-        assert index is not None
-        index, missing = _missing(index, self.shape[dim], wraps=True)
+        index, missing = _missing(given[number], self.shape[dim], wraps=True)
         given[number] = _last_row(index, missing, self.shape[dim])
         wide = _with_row(wide, dim)
     written = aten.index_put.default(wide, given, values, accumulate)
@@ -207,11 +177,9 @@ def index_put_(
     return self.copy_(written)
 
 
-def _existing_of(index: Tensor | None, size: int, wraps: bool = False) -> Tensor:
-    assert index is not None
+def _existing_of(index: Any, size: int, wraps: bool = False) -> Tensor:
     index, missing = _missing(index, size, wraps)
-    result: Tensor = torch.ops.openhpu_compiler.existing.default(index, missing)
-    return result
+    return torch.ops.openhpu_compiler.existing.default(index, missing)  # type: ignore[no-any-return]
 
 
 def _write_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, accumulate: bool, wraps: bool = False) -> Tensor:
@@ -295,8 +263,7 @@ def _scattered(
         src = src.reshape(1)
     if generated and not _is(self.shape[dim], 0, 1):
         existing = _existing_of(index, self.shape[dim])
-        result: Tensor = torch.ops.openhpu_compiler.scatter.default(self, dim, existing, src)
-        return self.copy_(result)
+        return self.copy_(torch.ops.openhpu_compiler.scatter.default(self, dim, existing, src))
     return _widely(self, dim, index, lambda x, at: write(x, dim, at, src))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 
 from openhpu.compiler.errors import CannotCompile
 from openhpu.compiler.program import description as graph, float8, views
@@ -77,22 +78,16 @@ class Program:
         names: dict[str, Any] = {
             AT_NODE: at_node or (lambda number: None),
             LAID_OUT: laid_out or (lambda tensor, sizes, strides: tensor),
-            LOWERED: lambda op: _lowering(op, self.description),
+            LOWERED: lambda op: lowering(op, self.description),
         }
         exec(compile(text, name, "exec"), names)
-        result: Callable[..., tuple[torch.Tensor, ...]] = names["recipe"]
-        return result
+        return names["recipe"]  # type: ignore[no-any-return]
 
     def example_inputs(self) -> list[torch.Tensor]:
         """Inputs of the right geometry with this run's numbers and arbitrary contents."""
         inputs = [empty(slot.base) for slot in self.plan.inputs]
         scalars = self.description["scalars"]
         return inputs + [torch.tensor(scalars[i], dtype=self.scalar_dtype(i)) for i in self.plan.scalars]
-
-
-def _lowering(op: str, description: Description) -> Callable[..., Any] | None:
-    """The function as which an operator is traced; None: as it is."""
-    return lowering(op, description.get("lenient", False), description.get("int32", False))
 
 
 def empty(geometry: Geometry) -> torch.Tensor:
@@ -181,7 +176,7 @@ class _Writer:
         name = f"torch.ops.{overload.namespace}.{overload._opname}.{overload._overloadname}"
         if keyword.iskeyword(overload._overloadname):  # random_.from
             name = f'getattr(torch.ops.{overload.namespace}.{overload._opname}, "{overload._overloadname}")'
-        if self._hooks and _lowering(node["op"], self._description):
+        if self._hooks and lowering(node["op"], self._description):
             name = f'{LOWERED}("{node["op"]}")'
         line = f"{targets} = {name}(" if targets else f"{name}("
         site = self._description.get("sites", {}).get(node["site"], "")
@@ -300,23 +295,15 @@ class _Writer:
 
     def _promoted(self, node: NodeDescription) -> torch.dtype:
         """The dtype in which the operator computes with a Python number: that of all operands together."""
-        result: torch.Tensor | None = None
-        numbers: list[Any] = []
+        operands: list[Any] = []
         for _, arg in graph.flattened(node["args"]):
-            if arg[0] == "tensor" and not arg[6] & graph.WRAPPED:
-                other = torch.empty((0,) if arg[3] else (), dtype=self._wide.dtype(arg[2]))
-                result = other if result is None else torch.empty(
-                    (0,) if result.dim() or other.dim() else (), dtype=torch.result_type(result, other)
-                )  # fmt: skip
+            if arg[0] == "tensor" and arg[6] & graph.WRAPPED:
+                operands.append(1j if arg[2].is_complex else 1.0 if arg[2].is_floating_point else 1)
             elif arg[0] == "tensor":
-                numbers.append(1j if arg[2].is_complex else 1.0 if arg[2].is_floating_point else 1)
+                operands.append(torch.empty((0,) if arg[3] else (), dtype=self._wide.dtype(arg[2])))
             elif arg[0] == "cpu_scalar":
-                numbers.append(self._description["scalars"][arg[1]])
-        dtype = torch.get_default_dtype() if result is None else result.dtype
-        for number in numbers:
-            current = torch.empty((0,), dtype=dtype) if result is None else torch.empty(result.shape, dtype=dtype)
-            dtype = torch.result_type(current, number)
-        return dtype
+                operands.append(self._description["scalars"][arg[1]])
+        return elementwise_dtypes(*operands, type_promotion_kind=ELEMENTWISE_TYPE_PROMOTION_KIND.NO_OPMATH)[1]
 
 
 class _Widened:

@@ -4,17 +4,12 @@ With a folder set (`torch.hpu.enable_const_section_serialization`) constants go 
 of as messages. A file has the digest of its content as its name, so that recipes of one model share it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from openhpu.settings import folders
-
-if TYPE_CHECKING:
-    from openhpu.compiler.program.description import Description
 
 SUFFIX = ".const_section"
 _COMPRESSED = f".z{SUFFIX}"
@@ -29,8 +24,8 @@ def keep_in(folder: Path | None, compressed: bool = False) -> None:
     _folder, _compressed = folder and folder.absolute(), compressed
 
 
-def as_files(description: Description) -> Description:
-    """The description with its constants as paths of their sections, which are there. Raises OSError."""
+def as_files(description: Any) -> Any:
+    """A `Description` with its constants as paths of their sections, which are there. Raises OSError."""
     if _folder is None or "constants" not in description:
         return description
     folder, compressed = _folder, _compressed

@@ -64,17 +64,14 @@ def _draw(
     tensors = [_tensor(parameter) for parameter in parameters or (0,)]  # a recipe cannot pass an empty list
     # AOTInductor hands an empty list of sizes over as None.
     result: Tensor = torch.ops.openhpu.draw.default(distribution, list(size) or [1], _tensor(seed), tensors, dtype)
-    if not size:
-        return result.reshape(())
-    return result
+    return result if size else result.reshape(())
 
 
 def _generated(size: Sequence[int], seed: Number) -> Tensor:
     """Numbers that Inductor generates: in [0, 1], multiples of 2^-31 rounded to float32."""
     import torch._inductor.inductor_prims  # registers the operator
 
-    result: Tensor = torch.ops.prims.inductor_random.default(list(size), _tensor(seed), "rand")
-    return result
+    return torch.ops.prims.inductor_random.default(list(size), _tensor(seed), "rand")  # type: ignore[no-any-return]
 
 
 def _uniform(size: Sequence[int], dtype: torch.dtype, seed: Number, low: Number, high: Number) -> Tensor:
@@ -92,20 +89,12 @@ def bernoulli_(self: Tensor, seed: Number, p: Number) -> Tensor:
     return self.copy_(_generated(self.shape, seed).to(torch.float64) < p)
 
 
-def bernoulli_tensor_(self: Tensor, seed: Number, p: Tensor) -> Tensor:
-    return self.copy_(_draw("bernoulli_tensor", self.shape, seed, (p,), self.dtype))
-
-
 def random_from_(self: Tensor, seed: Number, start: Number, size: Number) -> Tensor:
     import torch._inductor.inductor_prims  # registers the operator
 
     if isinstance(start, Tensor) or isinstance(size, Tensor) or size <= 0 or start + size >= 2**63:
         return self.copy_(_draw("integers", self.shape, seed, (start, size), self.dtype))
     return self.copy_(torch.ops.prims.inductor_randint.default(start, start + size, list(self.shape), _tensor(seed)))
-
-
-def random_(self: Tensor, seed: Number, size: Number) -> Tensor:
-    return random_from_(self, seed, 0, size)
 
 
 def native_dropout(input: Tensor, seed: Number, p: Number) -> tuple[Tensor, Tensor]:
@@ -122,7 +111,7 @@ def rrelu_with_noise(self: Tensor, seed: Number, noise: Tensor, out: Tensor, low
 
 
 def _filled(distribution: str) -> Callable[..., Tensor]:
-    """A distribution that fills its first operand and takes numbers."""
+    """A distribution that fills its first operand."""
 
     def fill(self: Tensor, seed: Number, *parameters: Number) -> Tensor:
         return self.copy_(_draw(distribution, self.shape, seed, parameters, self.dtype))
@@ -145,9 +134,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "openhpu::uniform_": uniform_,
     "openhpu::normal_": _filled("normal"),  # for which Inductor generates one number at a time
     "openhpu::bernoulli_.float": bernoulli_,
-    "openhpu::bernoulli_.Tensor": bernoulli_tensor_,
+    "openhpu::bernoulli_.Tensor": _filled("bernoulli_tensor"),
     "openhpu::random_.from": random_from_,
-    "openhpu::random_": random_,
+    "openhpu::random_": lambda self, seed, size: random_from_(self, seed, 0, size),
     "openhpu::exponential_": _filled("exponential"),
     "openhpu::cauchy_": _filled("cauchy"),
     "openhpu::log_normal_": _filled("log_normal"),

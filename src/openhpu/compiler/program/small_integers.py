@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from openhpu.compiler.program import out_of_range
+from openhpu.compiler.program.out_of_range import counts
 
 
 def wrapped(overload: torch._ops.OpOverload, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -27,5 +27,5 @@ def _wrap(tensor: Any) -> Any:
     if not isinstance(tensor, torch.Tensor) or tensor.dtype is not torch.int64:
         return tensor
     result = tensor.to(torch.int32).to(torch.int64)
-    out_of_range.overflowing((result != tensor).sum())
+    counts.overflowing.append((counts.node, (result != tensor).sum()))
     return result

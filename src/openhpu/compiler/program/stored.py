@@ -14,5 +14,4 @@ _library.impl("stored", torch.clone, "CompositeExplicitAutograd")
 
 def stored(x: torch.Tensor) -> torch.Tensor:
     """A copy of `x` that a recipe keeps in memory."""
-    result: torch.Tensor = torch.ops.openhpu_compiler.stored.default(x)
-    return result
+    return torch.ops.openhpu_compiler.stored.default(x)  # type: ignore[no-any-return]

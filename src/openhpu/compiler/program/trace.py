@@ -1,82 +1,55 @@
 """From a program to a functional graph of ATen operators that ends with copies into the inputs it changes."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._subclasses import FakeTensorMode
 from torch.fx import GraphModule
-from torch.fx.experimental.symbolic_shapes import (
-    DimDynamic,
-    GuardOnDataDependentSymNode,
-    ShapeEnv,
-    StatelessSymbolicContext,
-)
+from torch.fx.experimental import symbolic_shapes
 
 from openhpu.compiler.errors import CannotCompile
-from openhpu.compiler.program import out_of_range
 from openhpu.compiler.program.geometry import same_strides
+from openhpu.compiler.program.out_of_range import counts
 from openhpu.compiler.program.program import Program
 from openhpu.compiler.program.sizes import Size
-
-
-class _Progress:
-    """Which node is being traced: an error names it."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-        self.counts = out_of_range.Counts()
-
-    def at_node(self, number: int) -> None:
-        self.counts.node = number
-
-    def error(self, error: Exception) -> CannotCompile:
-        if self.counts.node < 0:
-            return CannotCompile(_first_line(error))
-        node = self._program.description["nodes"][self.counts.node]
-        variable = self._program.description["variable"]
-        scalars = [arg[1] for arg in node["args"] if arg[0] in ("scalar", "cpu_scalar") and variable[arg[1]]]
-        return CannotCompile(_first_line(error), node["op"], scalars)
 
 
 def trace(program: Program, decompositions: dict[Any, Callable[..., Any]]) -> tuple[GraphModule, list[torch.Tensor]]:
     """The program's graph and the fake inputs it was traced with. After the program's results the graph returns how
     many indices were out of range of each of the nodes `program.counted`, and how many results of the nodes
-    `program.overflowing` wrapped to 32 bits (`out_of_range.Counts`). Raises CannotCompile
+    `program.overflowing` wrapped to 32 bits (`out_of_range.counts`). Raises CannotCompile
     with the operator at fault."""
     from torch._functorch import config as functorch_config
     from torch._functorch.aot_autograd import aot_export_module
     from torch._inductor.compile_fx import _unlift_graph
 
-    progress = _Progress(program)
-    function, counts = program.function(at_node=progress.at_node, laid_out=_laid_out), progress.counts
+    counts.clear()  # it knows which node is being traced
+    function = program.function(at_node=functools.partial(setattr, counts, "node"), laid_out=_laid_out)
 
     def forward(*inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         counts.clear()
         results = function(*inputs)
-        return (*results, *counts.tensors, *counts.overflows)
+        return (*results, *(count for _, count in (*counts.missing, *counts.overflowing)))
 
     module = torch.nn.Module()
     module.forward = forward
     # Numbers are read out of tensors while tracing: they become symbols.
-    fake_mode = FakeTensorMode(shape_env=ShapeEnv())
+    fake_mode = FakeTensorMode(shape_env=symbolic_shapes.ShapeEnv())
     inputs = [_fake(fake_mode, program, number, t) for number, t in enumerate(program.example_inputs())]
     try:
-        with (
-            torch.no_grad(),
-            fake_mode,
-            functorch_config.patch(unlift_effect_tokens=True),
-            out_of_range.counted(counts),
-        ):
+        with torch.no_grad(), fake_mode, functorch_config.patch(unlift_effect_tokens=True):
             exported, signature = aot_export_module(module, inputs, trace_joint=False, decompositions=decompositions)
     except CannotCompile:
         raise
-    except GuardOnDataDependentSymNode as error:
-        raise progress.error(ValueError("decides by the value of a variable number")) from error
+    except symbolic_shapes.GuardOnDataDependentSymNode as error:
+        raise _at(program, counts.node, ValueError("decides by the value of a variable number")) from error
     except Exception as error:  # whatever an operator's own Python code raises
-        raise progress.error(error) from error
-    assert isinstance(exported, GraphModule)
-    program.counted, program.overflowing = counts.nodes, counts.overflowing
+        raise _at(program, counts.node, error) from error
+    program.counted = [node for node, _ in counts.missing]
+    program.overflowing = [node for node, _ in counts.overflowing]
+    counts.clear()  # of tensors, which hold what was traced
     return _unlift_graph(module, exported, signature), list(inputs)  # type: ignore[arg-type]
 
 
@@ -87,8 +60,9 @@ def _fake(mode: FakeTensorMode, program: Program, number: int, tensor: torch.Ten
     if base is None or not any(isinstance(n, Size) for n in (*base.sizes, *base.strides)):
         return mode.from_tensor(tensor, static_shapes=True)
     # Each dimension its own symbol: equal sizes are found equal while tracing, not taken for equal by chance.
-    kinds = [DimDynamic.DYNAMIC if isinstance(n, Size) else DimDynamic.STATIC for n in base.sizes]
-    return mode.from_tensor(tensor, symbolic_context=StatelessSymbolicContext(dynamic_sizes=kinds))
+    kind = symbolic_shapes.DimDynamic
+    kinds = [kind.DYNAMIC if isinstance(n, Size) else kind.STATIC for n in base.sizes]
+    return mode.from_tensor(tensor, symbolic_context=symbolic_shapes.StatelessSymbolicContext(dynamic_sizes=kinds))
 
 
 def _laid_out(tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
@@ -100,6 +74,12 @@ def _laid_out(tensor: torch.Tensor, sizes: tuple[int, ...], strides: tuple[int, 
     return torch.empty_strided(sizes, strides, dtype=tensor.dtype).copy_(tensor)
 
 
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+def _at(program: Program, number: int, error: Exception) -> CannotCompile:
+    """The error of a node, or (-1) of none, with its first line."""
+    first = str(error).strip().partition("\n")[0]
+    reason = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    if number < 0:
+        return CannotCompile(reason)
+    node, variable = program.description["nodes"][number], program.description["variable"]
+    scalars = [arg[1] for arg in node["args"] if arg[0] in ("scalar", "cpu_scalar") and variable[arg[1]]]
+    return CannotCompile(reason, node["op"], scalars)

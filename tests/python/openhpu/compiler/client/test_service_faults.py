@@ -148,13 +148,13 @@ def test_the_thread_survives_whatever_happens(fake, monkeypatch):
     service = Watched(None)
     service.request(1, description(), None, lambda *_: exec("raise SystemExit"))
     assert service.wait_all(PATIENCE_S)
-    turn = service._receive
+    turn = service._received
 
-    def broken():
-        service._receive = turn
+    def broken(most):
+        service._received = turn
         raise MemoryError("no memory")
 
-    service._receive = broken
+    service._received = broken
     service.ask(2)
     service.ask(3)
     service.close()
