@@ -1,58 +1,46 @@
-"""torch.compile together with what else PyTorch has: autocast, checkpoints, custom operators, graphs, threads."""
+"""torch.compile together with what else PyTorch has: autocast, checkpoints, custom operators, conditions, threads."""
 
 from functools import partial
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.attention.flex_attention import flex_attention
+from torch.nn.functional import scaled_dot_product_attention
+from torch.optim import SGD, AdamW
 from torch.utils.checkpoint import checkpoint
 
-from tests.hpu.support import capture, compiled, in_threads, make, to_cpu, train_step
+from tests.hpu.support import capture, compiled, compiled_agrees, in_threads, make, to_cpu, train_step
 
 pytestmark = pytest.mark.usefixtures("compiled_graphs")
 
 
-def gradients(function, model, *arguments):
-    model.zero_grad()
-    function(*arguments).square().sum().backward()
-    return [p.grad.clone() for p in model.parameters()]
-
-
 def test_autocast():
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)).to("hpu")
-    x = torch.randn(5, 8, device="hpu")
 
     def work(x):
         with torch.autocast("hpu", torch.bfloat16):
             return model(x)
 
-    f = compiled(work, fullgraph=True)
-    for _ in range(3):
-        ours, theirs = f(x), work(x)
-        assert ours.dtype is torch.bfloat16
-        torch.testing.assert_close(ours, theirs)
-    torch.testing.assert_close(gradients(f, model, x), gradients(work, model, x), rtol=2e-2, atol=2e-2)
-    outside = compiled(model)
+    def rows(k):
+        return (torch.randn(5, 8).to("hpu"),)
+
+    compiled_agrees(work, rows, model=model, rtol=2e-2, atol=2e-2, fullgraph=True)
+    f = compiled(model)
     for _ in range(2):
         with torch.autocast("hpu", torch.bfloat16):
-            assert outside(x).dtype is torch.bfloat16
-        assert outside(x).dtype is torch.float32
+            assert f(*rows(0)).dtype is torch.bfloat16
+        assert f(*rows(0)).dtype is torch.float32
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
 def test_checkpoints(dropout):
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Dropout(dropout), nn.Linear(16, 4)).to("hpu")
-    x = torch.randn(5, 8, device="hpu", requires_grad=True)
-
-    def work(x):
-        return checkpoint(model, x, use_reentrant=False)
-
-    f = compiled(work)
-    results = []
-    for function in (work, f):
-        torch.manual_seed(7)
-        results.append([gradients(function, model, x) for _ in range(3)])
-    torch.testing.assert_close(results[1], results[0])
+    compiled_agrees(
+        lambda x: checkpoint(model, x, use_reentrant=False),
+        lambda k: (torch.randn(5, 8).to("hpu").requires_grad_(),),
+        model=model,
+    )
 
 
 def test_custom_operators():
@@ -74,16 +62,11 @@ def test_custom_operators():
         add_into(total, y.detach())
         return y * total
 
-    f = compiled(work, fullgraph=True)
-    for k in range(3):
-        results = []
-        for function in (work, f):
-            x = torch.full((4,), float(k), device="hpu", requires_grad=True)
-            total = torch.ones(4, device="hpu")
-            y = function(x, total)
-            y.sum().backward()
-            results.append(to_cpu((y, total, x.grad)))
-        torch.testing.assert_close(results[1], results[0])
+    compiled_agrees(
+        work,
+        lambda k: (torch.full((4,), float(k), device="hpu", requires_grad=True), torch.ones(4, device="hpu")),
+        fullgraph=True,
+    )
 
 
 def test_an_exported_program_compiles(counted):
@@ -91,11 +74,8 @@ def test_an_exported_program_compiles(counted):
     model.eval()
     program = torch.export.export(model, (x,))
     with torch.no_grad():
-        expected = model(x)
-        torch.testing.assert_close(program.module()(x), expected)
-        f = compiled(program.module())
-        for _ in range(2):
-            torch.testing.assert_close(f(x), expected)
+        torch.testing.assert_close(program.module()(x), model(x))
+        f = compiled_agrees(program.module(), lambda k: (x,), like=model)
         with counted() as moved:
             f(x)
     assert moved["graph_replays"] == 1
@@ -118,12 +98,7 @@ def test_a_graph_around_a_compiled_model(counted):
 @pytest.mark.filterwarnings("ignore")  # Inductor's and Dynamo's own
 @pytest.mark.parametrize(
     "optimizer, settings",
-    [
-        (torch.optim.AdamW, {}),
-        (torch.optim.AdamW, {"foreach": True, "capturable": True}),
-        (torch.optim.SGD, {"momentum": 0.9}),
-    ],
-    ids=["adamw", "capturable", "sgd"],
+    [(AdamW, {}), (AdamW, {"foreach": True, "capturable": True}), (SGD, {"momentum": 0.9})],
 )
 def test_compiled_optimizers(optimizer, settings):
     parts = make("mlp", optimizer, **settings)
@@ -212,3 +187,49 @@ def test_functions_of_the_device_inside():
 
     for _ in range(2):
         assert breaks(torch.ones(2, device="hpu")).tolist() == [2.0, 2.0]
+
+
+def test_nothing_in_a_batch():
+    """Zero rows, forward and backward, before and after batches that have some."""
+    model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 2)).to("hpu")
+    compiled_agrees(model, lambda k: (torch.full(((0, 3, 0, 5)[k], 4), float(k), device="hpu"),), calls=4, model=model)
+
+
+def test_complex_and_sparse_arguments():
+    compiled_agrees(lambda z: (z * 2).abs(), lambda k: (torch.tensor([3 + 4j, 1j * k]).to("hpu"),))
+    identity = torch.eye(3).to_sparse().to("hpu")
+    compiled_agrees(lambda s, d: torch.sparse.mm(s, d) + 1, lambda k: (identity, torch.ones(3, 2, device="hpu") * k))
+
+
+def test_gradients_of_conditions():
+    def work(x):
+        return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x.sin(), (x,))
+
+    values = (1.0, -2.0, 3.0, -4.0)
+    compiled_agrees(
+        work, lambda k: (torch.full((3,), values[k], device="hpu", requires_grad=True),), calls=4, fullgraph=True
+    )
+
+
+def test_loops():
+    def work(x):
+        return torch._higher_order_ops.while_loop(
+            lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (torch.zeros((), dtype=torch.int64, device="hpu"), x)
+        )
+
+    f = compiled(work, fullgraph=True)
+    for k in range(3):
+        count, y = f(torch.full((2,), float(k), device="hpu"))
+        assert count.item() == 3 and y.tolist() == [8.0 * k] * 2
+
+
+def test_gradients_of_flex_attention():
+    def causal(score, b, h, i, j):
+        return torch.where(i >= j, score, -float("inf"))
+
+    compiled_agrees(
+        lambda *inputs: flex_attention(*inputs, score_mod=causal),
+        lambda k: [torch.randn(1, 2, 16, 8).to("hpu").requires_grad_() for _ in range(3)],
+        like=lambda *inputs: scaled_dot_product_attention(*inputs, is_causal=True),
+        calls=2, rtol=1e-3, atol=1e-4, fullgraph=True,
+    )  # fmt: skip

@@ -1,9 +1,11 @@
-"""torch.compile(backend="hpu_backend"): same results as eager mode, from captured graphs."""
+"""torch.compile(backend="hpu_backend"): same results and errors as eager mode, from captured graphs."""
 
 import pytest
 import torch
 
-from tests.hpu.support import compiled, make
+import habana_frameworks.torch.core as htcore
+from habana_frameworks.torch.utils.internal import is_lazy
+from tests.hpu.support import compiled, compiled_agrees, line, make
 
 pytestmark = pytest.mark.usefixtures("compiled_graphs")
 
@@ -87,9 +89,39 @@ def test_graph_breaks(compiled_graphs):
         assert f(torch.full((2,), float(k), device="hpu")).tolist() == [2.0 * k + 1] * 2
     assert seen == [0.0, 4.0, 8.0]
     assert len(compiled_graphs) >= 3
-    with pytest.raises(torch._dynamo.exc.Unsupported, match="graph_break"):
-        torch._dynamo.reset()
-        compiled(work, fullgraph=True)(torch.ones(2, device="hpu"))
+
+
+def test_questions_about_the_device_break_no_graph(compiled_graphs):
+    def work(x):
+        stream = torch.hpu.current_stream()
+        x = x + (stream == torch.hpu.current_stream(0) == torch.hpu.current_stream("hpu"))
+        if torch.hpu.is_available():
+            x = x + torch.hpu.device_count()
+        return x + (0 if is_lazy() else 1) + (0 if htcore.is_lazy() else 1)
+
+    compiled_agrees(work, lambda k: (torch.ones(3, device="hpu"),), fullgraph=True)
+    assert len(compiled_graphs) == 1
+
+
+def test_tensors_of_two_devices():
+    def work(a, b):
+        y = a * 2
+        return y + b
+
+    number = line() - 2
+    f = compiled(work)
+    x = torch.ones(3, device="hpu")
+    for _ in range(2):
+        with pytest.raises(Exception, match="at least two devices, hpu:0 and cpu") as error:
+            f(x, torch.ones(3))
+        assert f'test_compile_graphs.py", line {number}' in str(error.value) and "add" in str(error.value)
+    assert f(x, torch.ones(3, device="hpu")).tolist() == [3.0] * 3  # and goes on
+
+
+def test_a_device_that_is_not_there():
+    f = compiled(lambda x: (x + 1).to("hpu:50"))
+    with pytest.raises(Exception, match=r"HPU device index 50 is out of range.*OPENHPU_DEVICE_COUNT"):
+        f(torch.ones(3, device="hpu"))
 
 
 def test_memory_is_back_when_the_function_is_gone(level):

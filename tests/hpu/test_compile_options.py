@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import nn
 
+from habana_frameworks.torch.dynamo.compile_backend import config
 from openhpu import settings
 from openhpu.capture.torch_compile import options as options_module
 from openhpu.capture.torch_compile.options import VARIABLES as OPTIONS
-from tests.hpu.support import line
+from tests.hpu.support import compiled_agrees, line
 
 pytestmark = pytest.mark.usefixtures("compiled_graphs")
 
@@ -19,8 +20,13 @@ def compiled(function, **options):
     return torch.compile(function, backend="hpu_backend", fullgraph=True, **options)
 
 
-def frozen(function, **options):
-    return compiled(function, options={"use_graph_freezing": True, **options})
+def frozen(model, rows=(4, 4, 4), **options):
+    """The model with frozen weights, which agrees with it in a call for each number of rows."""
+    with torch.no_grad():
+        return compiled_agrees(
+            model, lambda k: (torch.randn(rows[k], 6).to("hpu"),), calls=len(rows), fullgraph=True,
+            options={"use_graph_freezing": True, **options},
+        )  # fmt: skip
 
 
 def small_model():
@@ -44,17 +50,16 @@ def test_wrong_options(options, message):
 
 def test_all_of_gaudis_options_are_accepted():
     assert len(OPTIONS) == 18
-    given = {name: settings.get(row.name) for name, row in OPTIONS.items()}
     for flip in (False, True):
-        f = compiled(
+        options = {name: settings.get(row.name) for name, row in OPTIONS.items()}
+        if flip:
+            options |= {k: not v for k, v in options.items() if isinstance(v, bool) and k != "use_eager_fallback"}
+        compiled_agrees(
             lambda x: nn.functional.gelu(x) + 1,
-            options={
-                k: not v if flip and isinstance(v, bool) and k != "use_eager_fallback" else v for k, v in given.items()
-            },
+            lambda k: (torch.ones(2, device="hpu"),),
+            options=options,
+            fullgraph=True,
         )
-        x = torch.ones(2, device="hpu")
-        for _ in range(3):
-            torch.testing.assert_close(f(x), nn.functional.gelu(x) + 1)
 
 
 def test_which_options_have_an_effect():
@@ -79,6 +84,28 @@ def test_environment_and_argument(monkeypatch):
     assert not options_module.read({"use_graph_freezing": False}).use_graph_freezing
 
 
+def test_the_configuration_is_honoured():
+    x = torch.ones(3, device="hpu")
+    assert config.use_eager_fallback is config.configuration_flags["use_eager_fallback"] is True
+    with settings.overridden("PT_HPU_USE_EAGER_FALLBACK", True):  # put back afterwards
+        config.use_eager_fallback = False
+        with pytest.raises(Exception, match=r"aten::digamma"):
+            compiled(lambda x: torch.digamma(x) * 2)(x)
+        config.configuration_flags["use_eager_fallback"] = True
+        torch._dynamo.reset()
+        assert compiled(lambda x: torch.digamma(x) * 2)(x).shape == (3,)
+
+
+def test_an_unknown_option_is_an_error():
+    with pytest.raises(AttributeError, match=r"no option 'speed'; the options are use_compiled_recipes"):
+        config.speed = 1
+    with pytest.raises(KeyError, match=r"no option 'speed'"):
+        config.configuration_flags["speed"] = 1
+    with pytest.raises(AttributeError, match=r"no option 'speed'"):
+        _ = config.speed
+    assert "inference" in dir(config) and len(config.configuration_flags) == 18
+
+
 def test_without_recipes(counted):
     x = torch.ones(2, device="hpu")
     f = compiled(lambda x: nn.functional.gelu(x) + 1, options={"use_compiled_recipes": False})
@@ -101,11 +128,10 @@ def test_writes_to_inputs(kept, compiled_graphs):
         x.mul_(2)
         return x + 1
 
-    f = compiled(work, options={"keep_input_mutations": kept})
     with torch.no_grad():
-        for k in range(3):
-            x = torch.full((2,), float(k), device="hpu")
-            assert f(x).tolist() == [2.0 * k + 1] * 2 and x.tolist() == [2.0 * k] * 2
+        compiled_agrees(
+            work, lambda k: (torch.full((2,), float(k), device="hpu"),), options={"keep_input_mutations": kept}
+        )
     (graph,) = compiled_graphs
     assert ("aten::copy_" in graph.layout.clusters[0]) == kept
 
@@ -141,12 +167,7 @@ def test_rows_are_written_in_place(in_place, compiled_graphs):
 @pytest.mark.parametrize("own", [True, False])
 def test_the_inference_compiler(own, compiled_graphs):
     """Without it graphs of inference are forward graphs, whose weights are inputs."""
-    model = small_model()
-    f = frozen(model, inference=own)
-    x = torch.randn(4, 6, device="hpu")
-    with torch.no_grad():
-        for _ in range(2):
-            torch.testing.assert_close(f(x), model(x))
+    frozen(small_model(), inference=own)
     (graph,) = compiled_graphs
     assert graph.kind == ("inference" if own else "forward")
     assert bool(graph.clusters[0].weights) == own
@@ -160,7 +181,6 @@ class TestFreezing:
         f = frozen(model)
         x = torch.randn(4, 6, device="hpu")
         with torch.no_grad():
-            f(x), f(x)
             model[0].weight.data = torch.ones(8, 6, device="hpu")
             for _ in range(2):
                 torch.testing.assert_close(f(x), model(x))
@@ -174,7 +194,7 @@ class TestFreezing:
         class Tied(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.first, self.second = nn.Linear(3, 3), nn.Linear(3, 3)
+                self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 6)
                 self.second.weight = self.first.weight
                 self.register_buffer("table", torch.arange(3.0))
 
@@ -183,7 +203,7 @@ class TestFreezing:
 
         model = Tied().eval().to("hpu")
         f = frozen(model)
-        x = torch.randn(2, 3, device="hpu")
+        x = torch.randn(4, 6, device="hpu")
         with torch.no_grad():
             for _ in range(3):
                 torch.testing.assert_close(f(x), model(x))
@@ -191,30 +211,16 @@ class TestFreezing:
                 model.first.weight.add_(1)
 
     def test_parts_of_a_graph(self, compiled_graphs):
-        class Parts(nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 2)
-
+        class Digamma(nn.Module):
             def forward(self, x):
-                return self.second(torch.digamma(self.first(x).sigmoid() + 1))  # not in Gaudi's table
+                return torch.digamma(x.sigmoid() + 1)  # not in Gaudi's table
 
-        model = Parts().eval().to("hpu")
-        f = frozen(model)
-        x = torch.randn(2, 3, device="hpu")
-        with torch.no_grad():
-            for _ in range(3):
-                torch.testing.assert_close(f(x), model(x))
+        frozen(nn.Sequential(nn.Linear(6, 4), Digamma(), nn.Linear(4, 2)).eval().to("hpu"))
         assert [len(cluster.weights) for cluster in compiled_graphs[0].clusters] == [2, 2]
 
     def test_sizes_that_change(self, compiled_graphs):
         """Such a graph has one recipe for all sizes, and its weights stay inputs."""
-        model = small_model()
-        f = frozen(model, force_static_compile=True)
-        with torch.no_grad():
-            for n in (2, 3, 4, 3):
-                x = torch.randn(n, 6, device="hpu")
-                torch.testing.assert_close(f(x), model(x))
+        frozen(small_model(), (2, 3, 4, 3), force_static_compile=True)
         assert [bool(graph.clusters[0].weights) for graph in compiled_graphs] == [True, False]
 
 

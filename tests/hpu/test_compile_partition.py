@@ -5,12 +5,9 @@ import torch
 from torch import nn
 
 from openhpu.capture.torch_compile import FxGraphAnalyzer, OpCount
+from tests.hpu.support import compiled, compiled_agrees
 
 pytestmark = pytest.mark.usefixtures("compiled_graphs")
-
-
-def compiled(function, **options):
-    return torch.compile(function, backend="hpu_backend", fullgraph=True, **options)
 
 
 def test_a_cpu_fallback_runs_between_clusters(compiled_graphs, counted):
@@ -19,22 +16,19 @@ def test_a_cpu_fallback_runs_between_clusters(compiled_graphs, counted):
         z = torch.digamma(y)  # not in Gaudi's table
         return z.exp() - x
 
-    f = compiled(work)
-    x = torch.linspace(1, 2, 5, device="hpu")
-    expected = work(x)
+    def arguments(k):
+        return (torch.linspace(1, 2, 5, device="hpu") + k,)
+
+    f = compiled_agrees(work, arguments, calls=2, fullgraph=True)  # it finds out, and captures both
     with counted() as moved:
-        torch.testing.assert_close(f(x), expected)  # finds out
-    assert moved["ops_fallback"] == 1
+        f(*arguments(3))
+    assert (moved["graph_replays"], moved["ops_fallback"], moved["graphs_captured"]) == (2, 1, 0)
     (graph,) = compiled_graphs
     assert [dict(c) for c in graph.layout.clusters] == [
         {"aten::mul.Tensor": 1, "aten::add.Tensor": 1},
         {"aten::exp": 1, "aten::sub.Tensor": 1},
     ]
     assert dict(graph.layout.eager) == {"aten::digamma": 1}
-    torch.testing.assert_close(f(x), expected)  # captures both
-    with counted() as moved:
-        torch.testing.assert_close(f(x), expected)
-    assert (moved["graph_replays"], moved["ops_fallback"], moved["graphs_captured"]) == (2, 1, 0)
 
 
 def test_random_numbers_and_writes_are_those_of_eager_mode():
@@ -46,14 +40,9 @@ def test_random_numbers_and_writes_are_those_of_eager_mode():
         total *= 2
         return w + torch.rand_like(w)
 
-    f = compiled(work)
-    x = torch.ones(50, device="hpu")
-    results = []
-    for run in (work, f):
-        torch.manual_seed(4)
-        total = torch.zeros((), device="hpu")
-        results.append(([run(x, total) for _ in range(4)], total.clone()))
-    torch.testing.assert_close(*results, rtol=0, atol=0)
+    compiled_agrees(
+        work, lambda k: (torch.ones(50, device="hpu"), torch.zeros((), device="hpu")), rtol=0, atol=0, fullgraph=True
+    )
 
 
 def test_cpu_tensors_in_a_graph(compiled_graphs, counted):
@@ -62,12 +51,12 @@ def test_cpu_tensors_in_a_graph(compiled_graphs, counted):
         d = c * 3
         return y * d.to("hpu") + c.sum(), d, y.to("cpu") + c
 
-    f = compiled(work)
-    for k in range(3):
-        x, c = torch.full((3,), float(k), device="hpu"), torch.arange(3.0) + k
-        with counted() as moved:
-            actual = f(x, c)
-        torch.testing.assert_close(actual, work(x, c))
+    def arguments(k):
+        return torch.full((3,), float(k), device="hpu"), torch.arange(3.0) + k
+
+    f = compiled_agrees(work, arguments, fullgraph=True)
+    with counted() as moved:
+        f(*arguments(3))
     assert moved["graph_replays"] >= 1
     (graph,) = compiled_graphs
     assert graph.layout.eager["aten::_to_copy"] == 2
@@ -79,23 +68,17 @@ def test_sizes_that_depend_on_values():
         found = y.nonzero().squeeze(1)
         return y[found] + 1, found * 2
 
+    values = [1.0, 0.0, 2.0], [0.0, 0.0, 3.0], [1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [4.0, 0.0, 2.0]
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
-        f = compiled(work)
-        for values in ([1.0, 0.0, 2.0], [0.0, 0.0, 3.0], [1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [4.0, 0.0, 2.0]):
-            x = torch.tensor(values, device="hpu")
-            for ours, theirs in zip(f(x), work(x), strict=True):
-                assert ours.tolist() == theirs.tolist()
+        compiled_agrees(work, lambda k: (torch.tensor(values[k], device="hpu"),), calls=len(values), fullgraph=True)
 
 
 def test_the_analyzer():
-    def work(x):
-        return torch.digamma(x + 1) * 2
-
     x = torch.ones(3, device="hpu")
     with FxGraphAnalyzer(reset_dynamo=True) as analyzer:
-        f = compiled(work)
+        f = compiled(lambda x: torch.digamma(x + 1) * 2)
         f(x), f(x)
-        torch.compile(lambda c: c + 1, backend="hpu_backend")(torch.ones(2))
+        compiled(lambda c: c + 1)(torch.ones(2))
     assert analyzer.get_ops_summary() == [
         {"aten::add.Tensor": OpCount(1, 0), "aten::mul.Tensor": OpCount(1, 0), "aten::digamma": OpCount(0, 1)}
     ]
@@ -124,14 +107,11 @@ def test_memory_that_parts_share_keeps_its_order(counted):
         other.mul_(2)
         return z + other
 
+    def arguments(k):
+        return torch.arange(16.0, device="hpu").view(4, 4) + k, torch.full((4, 4), float(k), device="hpu")
+
     for work, replays in ((shared, 0), (apart, 1)):
-        f = torch.compile(work, backend="hpu_backend")
-        for k in range(4):
-            x, other = torch.arange(16.0).view(4, 4) + k, torch.full((4, 4), float(k))
-            given = x.to("hpu"), other.to("hpu")
-            with counted() as moved:
-                result = f(*given)
-                torch.hpu.synchronize()
-            torch.testing.assert_close(result.cpu(), work(x, other), rtol=1e-4, atol=1e-4)
-            assert torch.equal(given[0].cpu(), x) and torch.equal(given[1].cpu(), other)
+        f = compiled_agrees(work, arguments)
+        with counted() as moved:
+            f(*arguments(3))
         assert moved["graph_replays"] == replays
