@@ -34,42 +34,77 @@ def with_one(shape, dim):
     return [1 if d == dim % len(shape) else n for d, n in enumerate(shape)]
 
 
-def _functions(**functions):
-    """Functions, with the keywords as their names."""
-    for name, function in functions.items():
-        function.__name__ = name
-    return list(functions.values())
+def index_select(x, dim, index):
+    return x.index_select(dim, index)
 
 
-index_select, gather, index = READS = _functions(
-    index_select=lambda x, dim, index: x.index_select(dim, index),
-    gather=lambda x, dim, index: x.gather(dim, index),
-    index=lambda x, dim, index: torch.ops.aten.index.Tensor(x, [None] * dim + [index]),
-)
-index_copy, index_add, *_ = BY_ROW = _functions(
-    index_copy=lambda x, dim, index, source: x.index_copy(dim, index, source),
-    index_add=lambda x, dim, index, source: x.index_add(dim, index, source),
-    index_add_alpha=lambda x, dim, index, source: x.index_add(dim, index, source, alpha=2),
-    index_reduce=lambda x, dim, index, source: x.index_reduce(dim, index, source, "prod"),
-    index_reduce_without_self=lambda x, dim, index, source: x.index_reduce(
-        dim, index, source, "amax", include_self=False
-    ),
-    index_fill=lambda x, dim, index, source: x.index_fill(dim, index, 7),
-)
-index_put, _ = PUTS = _functions(
-    index_put=lambda x, dim, index, source: torch.ops.aten.index_put.default(x, [None] * dim + [index], source),
-    index_put_accumulate=lambda x, dim, index, source: torch.ops.aten.index_put.default(
-        x, [None] * dim + [index], source, True
-    ),
-)
-scatter, _, scatter_add, *_ = BY_ELEMENT = _functions(
-    scatter=lambda x, dim, index, source: x.scatter(dim, index, source),
-    scatter_value=lambda x, dim, index, source: x.scatter(dim, index, 3),
-    scatter_add=lambda x, dim, index, source: x.scatter_add(dim, index, source),
-    scatter_multiply=lambda x, dim, index, source: x.scatter(dim, index, source, reduce="multiply"),
-    scatter_reduce=lambda x, dim, index, source: x.scatter_reduce(dim, index, source, "amin"),
-    scatter_mean=lambda x, dim, index, source: x.scatter_reduce(dim, index, source, "mean", include_self=False),
-)
+def gather(x, dim, index):
+    return x.gather(dim, index)
+
+
+def index_copy(x, dim, index, source):
+    return x.index_copy(dim, index, source)
+
+
+def index_add(x, dim, index, source):
+    return x.index_add(dim, index, source)
+
+
+def index_add_alpha(x, dim, index, source):
+    return x.index_add(dim, index, source, alpha=2)
+
+
+def index_reduce(x, dim, index, source):
+    return x.index_reduce(dim, index, source, "prod")
+
+
+def index_reduce_without_self(x, dim, index, source):
+    return x.index_reduce(dim, index, source, "amax", include_self=False)
+
+
+def scatter(x, dim, index, source):
+    return x.scatter(dim, index, source)
+
+
+def scatter_value(x, dim, index, source):
+    return x.scatter(dim, index, 3)
+
+
+def scatter_add(x, dim, index, source):
+    return x.scatter_add(dim, index, source)
+
+
+def scatter_multiply(x, dim, index, source):
+    return x.scatter(dim, index, source, reduce="multiply")
+
+
+def scatter_reduce(x, dim, index, source):
+    return x.scatter_reduce(dim, index, source, "amin")
+
+
+def scatter_mean(x, dim, index, source):
+    return x.scatter_reduce(dim, index, source, "mean", include_self=False)
+
+
+def index_fill(x, dim, index, source):
+    return x.index_fill(dim, index, 7)
+
+
+def index(x, dim, index):
+    return torch.ops.aten.index.Tensor(x, [None] * dim + [index])
+
+
+def index_put(x, dim, index, source):
+    return torch.ops.aten.index_put.default(x, [None] * dim + [index], source)
+
+
+def index_put_accumulate(x, dim, index, source):
+    return torch.ops.aten.index_put.default(x, [None] * dim + [index], source, True)
+
+
+BY_ROW = [index_copy, index_add, index_add_alpha, index_reduce, index_reduce_without_self, index_fill]
+PUTS = [index_put, index_put_accumulate]
+BY_ELEMENT = [scatter, scatter_value, scatter_add, scatter_multiply, scatter_reduce, scatter_mean]
 WRITES = {f.__name__ for f in [*BY_ROW, *PUTS, *BY_ELEMENT]}
 WRAPS = {"index", "index_put", "index_put_accumulate", "index_fill"}
 
@@ -97,4 +132,4 @@ def operands(function, dim, dtype=torch.float32, index_dtype=torch.int64, bad=(-
     )  # fmt: skip
 
 
-EVERY = [*READS, *BY_ROW, *PUTS, *BY_ELEMENT]
+EVERY = [index_select, gather, index, *BY_ROW, *PUTS, *BY_ELEMENT]

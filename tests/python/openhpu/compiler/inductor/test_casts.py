@@ -5,14 +5,16 @@ import torch
 from torch._inductor import cpu_vec_isa
 
 from tests.processes import clean_environment, run_code
-from tests.python.openhpu.compiler.inductor.test_vector_exp import BUILT
 
 # In a process of its own, as the compile process is. Each special number is in each place of a row: rows consist of
 # several vectors and of what remains.
-SCRIPT = (
-    BUILT
-    + """
+SCRIPT = """
+    from pathlib import Path
+    import torch
     from torch._inductor import config
+    from torch._subclasses import FakeTensorMode
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from openhpu.compiler.inductor import inductor
 
     FLOATS = [
         300.0, -0.0, 0.5, -0.9, -1.0, 127.9, 128.0, -128.9, -129.0, 255.9, 256.5, -300.0, 32769.0, -32770.0, 65537.0,
@@ -57,11 +59,14 @@ SCRIPT = (
     names = [
         f"{form}, {dtype} to {y.dtype}" for form, dtype in TABLE for y in FORMS[form](torch.zeros(1, 1, dtype=dtype))
     ]
+    graph = make_fx(program, tracing_mode="fake", decomposition_table=inductor.decompositions())(*inputs)
+    mode, folder = FakeTensorMode(), Path("recipe").absolute()
+    folder.mkdir()
     with config.patch({"cpp.simdlen": BITS}):
-        outputs = built(program, inputs)
+        inductor.build(graph, [mode.from_tensor(x) for x in inputs], 1, folder)
+    outputs = torch._C._aoti.AOTIModelContainerRunnerCpu("recipe/recipe.so", 1).run(inputs)
     torch.save(list(zip(names, expected, outputs, strict=True)), "outputs.pt")
 """
-)
 ISAS = {512: cpu_vec_isa.VecAVX512, 256: cpu_vec_isa.VecAVX2}
 HERE = [bits for bits, isa in ISAS.items() if any(isinstance(each, isa) for each in cpu_vec_isa.valid_vec_isa_list())]
 NONE = 1  # Inductor knows no vectors of one bit

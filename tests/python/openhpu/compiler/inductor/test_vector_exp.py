@@ -9,31 +9,25 @@ SPECIAL = [0.0, -0.0, float("inf"), -float("inf"), float("nan"), 88.7, 89.0, 1e4
 
 
 # In a process of its own, as the compile process is: what recipes are made with is no part of a user's.
-BUILT = """
+SCRIPT = """
     from pathlib import Path
     import torch
     from torch._subclasses import FakeTensorMode
     from torch.fx.experimental.proxy_tensor import make_fx
     from openhpu.compiler.inductor import inductor
 
-    def built(program, inputs):
-        # What the library of a program gives for inputs.
-        graph = make_fx(program, tracing_mode="fake", decomposition_table=inductor.decompositions())(*inputs)
-        mode, folder = FakeTensorMode(), Path("recipe").absolute()
-        folder.mkdir()
-        inductor.build(graph, [mode.from_tensor(x) for x in inputs], 1, folder)
-        return torch._C._aoti.AOTIModelContainerRunnerCpu("recipe/recipe.so", 1).run(inputs)
-"""
-SCRIPT = (
-    BUILT
-    + """
     def program(a, b, c, d, e):
         # In the last one, a vector of 64-bit numbers beside it makes two registers of one vector of 32-bit ones.
         return a.exp(), b.sigmoid(), c.exp(), d.exp(), e.exp().double() * 2
 
-    torch.save(built(program, torch.load("inputs.pt")), "outputs.pt")
+    inputs = torch.load("inputs.pt")
+    graph = make_fx(program, tracing_mode="fake", decomposition_table=inductor.decompositions())(*inputs)
+    mode, folder = FakeTensorMode(), Path("recipe").absolute()
+    folder.mkdir()
+    inductor.build(graph, [mode.from_tensor(x) for x in inputs], 1, folder)
+    runner = torch._C._aoti.AOTIModelContainerRunnerCpu("recipe/recipe.so", 1)
+    torch.save(runner.run(inputs), "outputs.pt")
 """
-)
 
 
 @pytest.fixture(scope="module")
