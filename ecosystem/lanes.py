@@ -1,6 +1,7 @@
 """The lanes: their tests, packages, and exclusions with the reason. Most of it is in ecosystem/lanes.toml."""
 
 import tomllib
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from commands import ROOT
@@ -51,29 +52,7 @@ LISTED = EAGER | {"OPENHPU_DEVICE_COUNT": "8", "OMP_NUM_THREADS": "1", "PYTEST_A
 # Two jobs of four ranks at a time, of which one works; the first of them compiles what it needs.
 _RANKS = {"RANKS_MOST": "8", "RANKS_PATIENCE_S": "900"}
 
-# The plugin's unit tests: what takes long or needs what others don't in a process of its own.
-_VLLM_FILES = {
-    "most files in one process": (
-        "kv_offload/offloading_connector/test_metrics.py", "multimodal", "ops/test_depthwise_conv1d_tpc.py",
-        "ops/test_hpu_awq.py", "ops/test_hpu_custom_op_registration.py", "ops/test_hpu_fp8.py",
-        "ops/test_hpu_fused_moe.py", "ops/test_hpu_gdn_pytorch.py", "ops/test_hpu_gptq.py",
-        "ops/test_hpu_row_parallel_linear.py", "sampler", "test_bucketing.py", "test_decode_bucket_hybrid.py",
-        "test_defragmentation.py", "test_flags.py", "test_lmcache_monkey.py", "test_minimax_m3_tool_parser.py",
-        "test_platform.py", "test_utils.py", "test_vision_resolutions.py",
-        "worker/test_ensure_multi_token_decodes_last.py", "worker/test_hpu_input_batch.py",
-        "worker/test_hpu_mm_embeddings.py", "worker/test_hpu_mm_prefill_batching.py", "worker/test_moe_gate_sync.py",
-        "worker/test_move_remaining_tensors.py",
-    ),
-    "compressed tensors": ("ops/test_hpu_compressed_tensors.py",),
-    "norms": ("ops/test_hpu_layernorm.py",),
-    "slices of attention": ("test_fsdpa_slicing.py",),
-    "rotary embeddings": ("ops/test_hpu_rotary_embedding.py",),
-    "files that name a model of the hub": (
-        "kv_offload/offloading_connector/test_scheduler.py", "test_embedding.py", "test_prefix_caching.py",
-        "worker/test_hpu_model_runner.py",
-    ),
-    "several models": ("test_multi_model_engine_unit.py",),
-}  # fmt: skip
+_VLLM_FILES = tomllib.loads((ROOT / "ecosystem" / "vllm" / "unit_tests.toml").read_text())
 _VLLM_LAZY = tuple(
     f"ops/test_hpu_{name}.py" for name in ("awq", "compressed_tensors", "fp8", "fused_moe", "gptq", "layernorm")
 )
@@ -95,7 +74,7 @@ _VLLM_SERVING = (
 )  # fmt: skip
 
 
-def _vllm_files(files: tuple[str, ...]) -> tuple[str, ...]:
+def _vllm_files(files: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"tests/unit_tests/{file}" for file in files)
 
 

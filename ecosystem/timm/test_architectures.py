@@ -1,13 +1,17 @@
 """Each architecture forward and backward against the CPU."""
 
+import tomllib
+from pathlib import Path
+
 import pytest
 import timm
 import torch
 from torch.testing import assert_close
 
-from ecosystem.timm.architectures import ARCHITECTURES, CONVOLUTIONAL, SMALL_IMAGE
-
 CLASSES = 10
+SMALL_IMAGE = 64  # this one is quick
+TABLE = tomllib.loads(Path(__file__).with_name("architectures.toml").read_text())
+ARCHITECTURES = [*TABLE["convolutional"], *TABLE["own_size"]]
 
 every_architecture = pytest.mark.parametrize("name", ARCHITECTURES)
 # Float32's rounding over a hundred layers.
@@ -23,7 +27,7 @@ def make(name):
 def batch(name, rows=2):
     """Images and their classes, on the CPU, the same each time."""
     torch.manual_seed(1)
-    size = SMALL_IMAGE if name in CONVOLUTIONAL else timm.get_pretrained_cfg(name).input_size[-1]
+    size = SMALL_IMAGE if name in TABLE["convolutional"] else timm.get_pretrained_cfg(name).input_size[-1]
     return torch.randn(rows, 3, size, size), torch.randint(CLASSES, (rows,))
 
 

@@ -47,8 +47,8 @@ def flat(results):
     leaves, form = tree_flatten(results)
     arrays = [isinstance(leaf, torch.Tensor | np.ndarray | Image.Image) for leaf in leaves]
     lists = [np.asarray(leaf).ravel().tolist() if array else [leaf] for leaf, array in zip(leaves, arrays, strict=True)]
-    numbers = [each for leaf in lists for each in leaf if isinstance(each, float)]
-    return (form, [[each for each in leaf if not isinstance(each, float)] for leaf in lists]), numbers
+    numbers = [each for leaf in lists for each in leaf if isinstance(each, float | np.floating)]
+    return (form, [[each for each in leaf if not isinstance(each, float | np.floating)] for leaf in lists]), numbers
 
 
 def words():

@@ -78,17 +78,20 @@ class HPUDataModule(roots.pytorch().LightningDataModule):  # type: ignore[misc]
         """The images of a folder, with the transforms that are given, or else the usual ones as normalized tensors."""
         from torchvision import datasets, transforms as t
 
-        folder = getattr(self, name)
-        if not folder or not Path(folder).is_dir():
-            raise roots.MisconfigurationException(
-                f"HPUDataModule: {name}={folder and str(folder)!r} is not a folder; expected one with a folder for "
-                "each class"
-            )
         given = [*usual, t.ToTensor(), t.Normalize(_MEAN, _STD)] if given is None else given
         steps = list(given) if isinstance(given, Sequence) else list(getattr(given, "transforms", [given]))
         if self.normalize and not isinstance(steps[-1], t.Normalize):
             steps.append(t.Normalize(_MEAN, _STD))
-        return datasets.ImageFolder(Path(folder), t.Compose(steps))
+        return datasets.ImageFolder(self._folder(name), t.Compose(steps))
+
+    def _folder(self, name: str) -> Path:
+        given = getattr(self, name)
+        folder, shown = Path(given or ""), given and str(given)
+        if not given or not folder.is_dir():
+            raise roots.MisconfigurationException(
+                f"HPUDataModule: {name}={shown!r} is not a folder; expected one with a folder for each class"
+            )
+        return folder
 
     def _loader(self, dataset: Any, shuffle: bool, drop_last: bool) -> Any:
         from torch.utils.data.distributed import DistributedSampler
