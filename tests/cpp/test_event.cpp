@@ -17,7 +17,7 @@ using testing::Gate;
 class EventTest : public ::testing::TestWithParam<bool> {
  protected:
   CommandQueue queue_{"test"};
-  Stream stream_{queue_, 0, 0};
+  Stream stream_{queue_, 0};
 };
 
 TEST_P(EventTest, RecordingAgainReplacesThePointAndCopiesKeepIt) {
@@ -37,7 +37,7 @@ TEST_P(EventTest, RecordingAgainReplacesThePointAndCopiesKeepIt) {
 
 TEST_P(EventTest, BlockOrdersStreamsOfDifferentQueues) {
   CommandQueue other_queue("other");
-  Stream other(other_queue, 0, 0);
+  Stream other(other_queue, 0);
   int value = 0;
   Gate gate(queue_);
   stream_.note(queue_.submit("write", [&] { value = 1; }));
