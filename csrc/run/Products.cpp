@@ -74,7 +74,8 @@ bool is_chosen(const at::Tensor& a, const at::Tensor& b) {
 // Who computes a product: PyTorch's kernel, oneDNN, or a dot product for each number of the result.
 enum class Way { kKernel, kOneDnn, kDots };
 
-// A row in bfloat16 waits for b, of which dot products read each column once. oneDNN first copies b.
+// A row in bfloat16 waits for b, of which dot products read each column once. oneDNN first copies b. Its bits are those of
+// several rows together, which small products keep: scripts compare them.
 bool is_row(const at::Tensor& a, const at::Tensor& b) {
 #if defined(__x86_64__)
   static const bool possible = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -82,7 +83,7 @@ bool is_row(const at::Tensor& a, const at::Tensor& b) {
   constexpr bool possible = false;  // not measured there
 #endif
   return possible && g_rule.load(std::memory_order_relaxed) == ProductRule::kUsual && a.dim() == 2 && a.size(0) == 1 &&
-      (a.size(1) == 1 || (a.stride(1) == 1 && b.stride(0) == 1));
+      a.stride(1) == 1 && b.stride(0) == 1 && static_cast<double>(a.size(1)) * b.size(1) >= 1 << 17;
 }
 
 Way way_of(const at::Tensor& a, const at::Tensor& b) {
