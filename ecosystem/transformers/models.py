@@ -31,7 +31,7 @@ class Model(NamedTuple):
     """A class of transformers and what it is made and called with."""
 
     name: str
-    inputs: str  # a function of inputs.py
+    inputs: str  # a row of inputs.py
     config: dict[str, Any]
     generates: bool = False
 
