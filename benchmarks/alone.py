@@ -11,7 +11,7 @@ import torch
 
 import openhpu
 from benchmarks import children, models
-from benchmarks.timing import Peer, Turn
+from benchmarks.timing import Peer, Steps
 
 
 class Child(children.Peer):
@@ -31,7 +31,7 @@ class Child(children.Peer):
         super().__init__("alone:Training", *asked, environment={"PT_HPU_LAZY_MODE": str(int(lazy))})
 
 
-class Training:
+class Training(Steps):
     """It, in its process."""
 
     def __init__(self, title: str, device: str, compiled: str, threads: int, optimizer: dict[str, Any]):
@@ -39,31 +39,19 @@ class Training:
             torch.set_num_threads(threads)
         workload = next(w for w in models.WORKLOADS if w.title == title)
         training = workload.training(device, **optimizer)
-        on_hpu = device == "hpu"
+        self.on_hpu = device == "hpu"
         if compiled in ("model", "both"):
             # Not `model.compile()`, which compiles no forward of torch.nn's own, such as Sequential's.
-            backend = "hpu_backend" if on_hpu else "inductor"
+            backend = "hpu_backend" if self.on_hpu else "inductor"
             training.model = torch.compile(training.model, backend=backend)  # type: ignore[assignment]
         if compiled == "both":
             training.optimizer.step = torch.compile(training.optimizer.step)  # type: ignore[method-assign,assignment]
         self.step = models.Graphed(training) if compiled == "graph" else training.step
-        self.peer = Peer("alone", self.step, on_hpu=on_hpu)
-
-    def turn(self, calls: int) -> Turn:
-        """Make `calls` steps."""
-        return self.peer.take_turn(calls)
+        self.turn = Peer("alone", self.step, on_hpu=self.on_hpu).take_turn
 
     def losses(self, steps: int) -> list[float]:
         """Make `steps` steps and wait until what recurs is compiled; the losses."""
         losses = [self.step().item() for _ in range(steps)]
-        if self.peer.on_hpu:
+        if self.on_hpu:
             openhpu.wait_for_recipes()
         return losses
-
-    def counters(self, steps: int) -> dict[str, int]:
-        """The device's counters over `steps` steps."""
-        openhpu.reset_counters()
-        for _ in range(steps):
-            self.step()
-        self.peer.wait()
-        return openhpu.counters()

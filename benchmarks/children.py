@@ -1,12 +1,12 @@
 """Peers in processes of their own: `python -m benchmarks.children WHAT ARGUMENTS`.
 
-WHAT is "module:name", a function or a class of the benchmarks, ARGUMENTS a list in JSON. What a function returns is
-printed as JSON. An object of a class answers questions (commands/answering.py).
+WHAT is "module:name", a function or a class of the benchmarks, or of another package that is named, ARGUMENTS a list in
+JSON. What a function returns is printed as JSON. An object of a class answers questions (commands/answering.py).
 """
 
-import importlib
 import json
 import os
+import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -15,33 +15,29 @@ from typing import Any
 from benchmarks import timing
 from commands import ROOT, child
 from commands.answering import ANSWER_S, Answering, serve
-from commands.child import ChildError
 
 PROBE_S = 600.0
 
 
-def output_of(command: list[str], seconds: float, environment: Mapping[str, str]) -> str:
-    """What a command prints. Raises ChildError, with what it said, if it fails or runs for longer than `seconds`."""
-    ended = child.run(command, seconds=seconds, cwd=ROOT, env=environment, split=True)
-    if ended.code:
-        raise ChildError(f"`{' '.join(command)}`: {ended.how}; it printed:\n{ended.tail}")
-    return ended.output
+def start(seconds: float, what: str, *arguments: Any, **environment: str) -> child.Child:
+    """A process that calls a function, with more environment."""
+    command = [sys.executable, "-m", "benchmarks.children", what, json.dumps(arguments)]
+    changed = {**os.environ, "OPENHPU_MODULE_LOCKS": "0", **environment}
+    return child.start(command, seconds=seconds, cwd=ROOT, env=changed, split=True)
 
 
-def words(what: str, *arguments: Any) -> list[str]:
-    """Of the command line, after `python -m`."""
-    return ["benchmarks.children", what, json.dumps(arguments)]
+def returned(process: child.Child) -> dict[str, Any]:
+    """What the function of a process that was started returns. ChildError, with what it said, if it fails or takes too
+    long."""
+    with process:
+        ended = process.wait().checked(f"`{' '.join(process.argv)}`")
+    found: dict[str, Any] = json.loads(ended.output.splitlines()[-1])
+    return found
 
 
 def probe(what: str, *arguments: Any, **environment: str) -> dict[str, Any]:
-    """What a function returns in a process of its own, with more environment.
-
-    Raises ChildError, with what it said, if it fails or has not ended after PROBE_S.
-    """
-    changed = {**os.environ, "OPENHPU_MODULE_LOCKS": "0", **environment}
-    printed = output_of([sys.executable, "-m", *words(what, *arguments)], PROBE_S, changed)
-    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
-    return found
+    """What a function returns in a process of its own, with more environment; errors as of `returned`."""
+    return returned(start(PROBE_S, what, *arguments, **environment))
 
 
 class Peer(Answering):
@@ -50,8 +46,7 @@ class Peer(Answering):
     def __init__(
         self, what: str, *arguments: Any, environment: Mapping[str, str] | None = None, core: int | None = None
     ) -> None:
-        module, *rest = words(what, *arguments)
-        super().__init__(module, rest, environment, core)
+        super().__init__("benchmarks.children", (what, json.dumps(arguments)), environment, core)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         return partial(self.answer_to, name)
@@ -66,12 +61,11 @@ def ask_all(peers: Sequence[Peer], question: str, *values: Any, seconds: float =
 
 def main(what: str, arguments: str) -> None:
     """Print what a function returns, or serve questions until the input ends."""
-    module, _, name = what.partition(":")
 
     def call() -> Any:
-        return getattr(importlib.import_module(f"benchmarks.{module}"), name)(*json.loads(arguments))
+        return pkgutil.resolve_name(what if "." in what else f"benchmarks.{what}")(*json.loads(arguments))
 
-    if name[0].islower():
+    if what.rpartition(":")[2][0].islower():
         print(json.dumps(call()))
         return
     if timing.CALM in os.environ:

@@ -35,17 +35,14 @@ PEERS: dict[str, dict[str, Any]] = {
 _STARTED = ("hpu, graph of the step", "hpu, torch.compile", "CPU, torch.compile")
 
 
-def _ready(*calls: Callable[[], Any]) -> str:
+def _ready(call: Callable[[], Any]) -> str:
     """Call until every graph runs as a recipe; a note that says whether they do."""
-    for call in calls:
-        call(), call()
+    call(), call()
     openhpu.wait_for_recipes(_RECIPES_S)
-    for call in calls:
-        call()
+    call()
     hpu.synchronize()
     openhpu.reset_counters()
-    for call in calls:
-        call()
+    call()
     hpu.synchronize()
     return _note(openhpu.counters()["ops_node_by_node"])
 
@@ -116,7 +113,7 @@ def first_start(title: str, device: str, compiled: str) -> dict[str, float]:
     The cache folders that the environment names decide whether it is a cold or a warm start.
     """
     training = Training(title, device, compiled, 0, {})
-    training.peer.wait()
+    training.wait()
     start = time.perf_counter()
     training.step().item()
     first = time.perf_counter() - start

@@ -6,7 +6,6 @@ Peers are asked in turns; those that wait do nothing. A peer's time is its slowe
 import atexit
 import functools
 import os
-import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -21,7 +20,7 @@ from benchmarks import children, models, timing
 from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Samples, Spread, Turn
-from openhpu import hpu
+from commands import free_port
 
 _RANKS = 2
 _STEPS = {"mlp ddp": 40, "gpt ddp": 4, "gpt fsdp": 4}
@@ -35,10 +34,7 @@ Ranks = dict[str, list[children.Peer]]  # of each peer
 
 
 def _ranks(stack: ExitStack, device: str, lazy: bool) -> list[children.Peer]:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    variables = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
     variables |= {"WORLD_SIZE": str(_RANKS), "LOCAL_WORLD_SIZE": str(_RANKS), "PT_HPU_LAZY_MODE": str(int(lazy))}
     return [
         stack.enter_context(
@@ -102,17 +98,15 @@ def row(found: dict[str, Samples], unit: float) -> list[Spread]:
     return [*(Spread.of(each.done, unit) for each in found.values()), *(each.ratio_to(cpu) for each in others)]
 
 
-class Rank:
+class Rank(timing.Steps):
     """A rank on `device` in its process, whose process group is Gloo's for the CPU and hccl for hpu."""
-
-    step: Callable[[], object]
 
     def __init__(self, device: str) -> None:
         torch.set_num_threads(1)
         atexit.register(os._exit, 0)  # ranks end at different times
         dist.init_process_group("gloo" if device == "cpu" else "hccl")
         self.device = device
-        self.sync = hpu.synchronize if device == "hpu" else lambda: None
+        self.on_hpu = device == "hpu"
 
     def prepare(self, seconds: float) -> bool:
         """More steps, until all of lazy mode's graphs have recipes, or for so many seconds. Whether they have."""
@@ -121,7 +115,7 @@ class Rank:
             before = openhpu.counters()["recipe_misses"]
             for _ in range(5):
                 self.step()
-            self.sync()
+            self.wait()
             missing = float(openhpu.counters()["recipe_misses"] != before)
             seen = torch.tensor([missing, float(time.monotonic() > end)], device=self.device)
             dist.all_reduce(seen)
@@ -132,24 +126,17 @@ class Rank:
 
     def seconds(self, call: Callable[[], object], times: int) -> float:
         """Seconds of so many calls."""
-        self.sync()
+        self.wait()
         dist.barrier()
         begin = time.perf_counter()
         for _ in range(times):
             call()
-        self.sync()
+        self.wait()
         return time.perf_counter() - begin
 
     def train(self, steps: int) -> float:
         """Seconds of so many steps."""
         return self.seconds(self.step, steps)
-
-    def counters(self, steps: int) -> dict[str, int]:
-        """The device's counters over so many steps."""
-        self.sync()
-        openhpu.reset_counters()
-        self.train(steps)
-        return openhpu.counters()
 
     def start(self, kind: str) -> list[float]:
         """Set a training up ("mlp ddp", "gpt fsdp", ...) and make 50 steps, each rank on half of a batch; losses."""
@@ -182,7 +169,7 @@ class Rank:
 
         def reduced() -> None:
             dist.all_reduce(x)
-            self.sync()
+            self.wait()
 
         for _ in range(3):
             reduced()

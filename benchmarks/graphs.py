@@ -10,6 +10,7 @@ import importlib
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -19,7 +20,7 @@ import openhpu
 from benchmarks import children
 from benchmarks.parts import part
 from benchmarks.report import Table, table_of
-from benchmarks.timing import CLOSE, ROUNDS_TO_QUOTE, Peer, Spread, Turn, check_equal, in_turns
+from benchmarks.timing import CLOSE, ROUNDS_TO_QUOTE, Peer, Spread, check_equal, in_turns
 from openhpu import hpu
 
 
@@ -59,43 +60,33 @@ def cases() -> list[Case]:
     ]
 
 
-# A call, and what makes a tensor of its result, which is not timed.
-Prepared = tuple[Callable[[], Any], Callable[[Any], Tensor]]
-
-
-def _cpu(model: nn.Module, x: Tensor) -> Prepared:
-    return lambda: model(x), lambda result: result
-
-
-def _compiled(model: nn.Module, x: Tensor) -> Prepared:
-    return _cpu(cast(nn.Module, torch.compile(model)), x)
-
-
 def _onnx(model: nn.Module, x: Tensor) -> bytes:
     program = torch.onnx.export(model, (x,), dynamo=True, input_names=["x"], output_names=["y"], verbose=False)
     return cast(bytes, cast(Any, program).model_proto.SerializeToString())
 
 
-def _onnx_runtime(model: nn.Module, x: Tensor) -> Prepared:
+def _onnx_runtime(model: nn.Module, x: Tensor) -> Callable[[], Any]:
     ort = importlib.import_module("onnxruntime")
     options = ort.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     session = ort.InferenceSession(_onnx(model, x), options, providers=["CPUExecutionProvider"])
     given = {"x": x.numpy()}
-    return lambda: session.run(None, given)[0], torch.from_numpy
+    return lambda: session.run(None, given)[0]
 
 
-def _openvino(model: nn.Module, x: Tensor) -> Prepared:
+def _openvino(model: nn.Module, x: Tensor) -> Callable[[], Any]:
     ov = importlib.import_module("openvino")
     # Where the processor has bfloat16 matrices it would use them.
     options = {"INFERENCE_NUM_THREADS": torch.get_num_threads(), "INFERENCE_PRECISION_HINT": "f32"}
     compiled = ov.compile_model(ov.convert_model(model, example_input=x), "CPU", options)
     given = x.numpy()
-    return lambda: compiled(given)[0], torch.from_numpy
+    return lambda: compiled(given)[0]
 
 
-PEERS: dict[str, Callable[[nn.Module, Tensor], Prepared]] = {
-    "CPU": _cpu, "compile": _compiled, "ONNX Runtime": _onnx_runtime, "OpenVINO": _openvino,
+# Each makes a call of a model, whose result is a tensor or an array.
+PEERS: dict[str, Callable[[nn.Module, Tensor], Callable[[], Any]]] = {
+    "CPU": partial, "compile": lambda model, x: partial(torch.compile(model), x), "ONNX Runtime": _onnx_runtime,
+    "OpenVINO": _openvino,
 }  # fmt: skip
 
 
@@ -184,13 +175,9 @@ class Inference:
         if self._name not in ("CPU", "compile"):  # translators don't know its operator
             torch.backends.mha.set_fastpath_enabled(False)
         try:
-            call, tensor = PEERS[self._name](self._case.model, self._case.x)
+            call = PEERS[self._name](self._case.model, self._case.x)
         except ImportError as error:
             return str(error)
-        torch.save(tensor(call()), file)
-        self._peer = Peer(self._name, call)
+        torch.save(torch.as_tensor(call()), file)
+        self.turn = Peer(self._name, call).take_turn
         return ""
-
-    def turn(self, calls: int) -> Turn:
-        """A turn of so many calls."""
-        return self._peer.take_turn(calls)

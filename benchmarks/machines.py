@@ -94,12 +94,6 @@ _LEAST_ROUNDS, _LEAST_CELL_S = 2, 5.0
 REACHED, WITHIN, MISSED = "reached", "within the spread", "missed"
 
 
-def _in_short(error: Exception) -> str:
-    """The first line and the last, which say what it was; all of it is on stderr."""
-    lines = str(error).splitlines() or [repr(error)]
-    return " ... ".join(dict.fromkeys((lines[0], lines[-1])))
-
-
 def _say(text: str) -> None:
     print(f"machines: {text}", file=sys.stderr, flush=True)
 
@@ -313,7 +307,9 @@ def machines(rounds: int) -> list[Table]:
         try:
             cell = part(f"{work}, {name}", _measure, work, condition, rounds, seconds, recipes.name)
         except Exception as error:  # one cell's failure leaves the others what was measured
-            cell = Measured(work, name, failed=_in_short(error))
+            lines = str(error).splitlines() or [repr(error)]
+            # The first line and the last, which say what it was; all of it is on stderr.
+            cell = Measured(work, name, failed=" ... ".join(dict.fromkeys((lines[0], lines[-1]))))
             _say(f"{cell.name} FAILED: {type(error).__name__}: {error}")
         cells.append(cell)
         _say(f"{number + 1} of {len(plan)}: {cell.name}: {time.monotonic() - before:.0f} s")

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 import openhpu
 from benchmarks import models, quota
-from openhpu import hpu
+from benchmarks.timing import Steps
 
 _CPU_BEFORE_S = 0.5
 _EPOCH = 8  # steps, of which the last has a smaller batch
@@ -39,7 +39,7 @@ class _Batches(IterableDataset[tuple[Tensor, Tensor]]):
 WORKS = {"MLP": models.MLP, "GPT": models.GPT_SMALL, "ConvNet": models.CONVNET}
 
 
-class Script:
+class Script(Steps):
     """A training loop as somebody wrote it: mode, and what the loop does beside the step."""
 
     def __init__(self, asked: dict[str, Any]):
@@ -103,11 +103,6 @@ class Script:
             loss.item()
         return loss
 
-    def wait(self) -> None:
-        """Wait until everything that was issued is done."""
-        if self.on_hpu:
-            hpu.synchronize()
-
     def losses(self, steps: int) -> dict[str, Any]:
         """Losses of the first `steps` steps; seconds that a step takes once what recurs is compiled.
 
@@ -156,11 +151,3 @@ class Script:
             return statistics.median(times)
         self.wait()
         return (clock() - start) / len(times)
-
-    def counters(self, steps: int) -> dict[str, int]:
-        """The device's counters over `steps` steps."""
-        openhpu.reset_counters()
-        for _ in range(steps):
-            self.step()
-        self.wait()
-        return openhpu.counters()

@@ -1,7 +1,7 @@
 """One benchmark in a process of its own: `python -m benchmarks.measure NAME OPTIONS`, for `python -m benchmarks`."""
 
-import importlib
 import json
+import pkgutil
 import sys
 from typing import Any
 
@@ -18,14 +18,13 @@ def measured(name: str, asked: dict[str, Any]) -> tuple[dict[str, str], list[Tab
     described = report.machine()
     described["malloc"] = "keeps freed memory" if timing.calm_malloc() else "as the system has it"
     benchmark = BENCHMARKS[name]
-    module, _, function = benchmark.function.partition(":")
-    measure = getattr(importlib.import_module(f"benchmarks.{module}"), function)
+    measure = pkgutil.resolve_name(f"benchmarks.{benchmark.function}")
     return described, measure(QUICK_ROUNDS if asked["quick"] else benchmark.rounds)
 
 
 def main(name: str, asked: dict[str, Any]) -> None:
     """Measure, and keep what was measured, as `asked` says."""
-    parts.keep_in(Kept(asked["kept"], asked["fingerprint"]))
+    parts.kept = Kept(asked["kept"], asked["fingerprint"])
     parts.part(parts.WHOLE, measured, name, asked)
 
 

@@ -14,26 +14,19 @@ from torch import Tensor
 from benchmarks.report import Table
 from benchmarks.timing import Peer, Spread, check_equal, in_turns
 
-Case = tuple[str, Callable[..., Any], tuple[Any, ...]]
 _AIM = 1.5
 
 
-def _random(*sizes: int) -> Tensor:
-    return torch.randn(*sizes, generator=torch.Generator().manual_seed(0))
-
-
-def _small() -> list[Case]:
-    square = _random(8, 8)
-    return [
+def dispatch(rounds: int) -> list[Table]:
+    """Small operators."""
+    square = torch.randn(8, 8, generator=torch.Generator().manual_seed(0))
+    cases: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
         ("add 8x8", torch.add, (square, square + 1)), ("mm 8x8", torch.mm, (square, square)),
         ("relu 8x8", torch.relu, (square,)), ("softmax 8x8", torch.softmax, (square, -1)),
         ("add_ 8x8", torch.Tensor.add_, (square, 0.0)), ("linear 8x8", F.linear, (square, square, square[0])),
     ]  # fmt: skip
-
-
-def _measure(title: str, cases: list[Case], rounds: int, calls: int, aim: float) -> Table:
     table = Table(
-        title,
+        "Small operators, 20,000 calls in a row; faults are per call",
         ["operator", "hpu host us", "hpu done us", "CPU us", "host / CPU", "done / CPU", "aim", "faults hpu, CPU"],
     )
     for name, function, args in cases:
@@ -42,20 +35,14 @@ def _measure(title: str, cases: list[Case], rounds: int, calls: int, aim: float)
         on_hpu = tuple(copies.get(id(a), a) for a in args)
         check_equal(function(*on_hpu), function(*args), name)
         peers = [Peer("hpu", function, on_hpu, on_hpu=True), Peer("CPU", function, args)]
-        found = in_turns(peers, rounds, calls)
+        # A turn begins after a pause, in which the worker sleeps. On a virtual machine the first 1,000 calls then take
+        # up to three times as long, since Linux wakes the worker on the core of the thread that submits.
+        found = in_turns(peers, rounds, 20_000)
         hpu, cpu = found["hpu"], found["CPU"]
         table.rows.append(
             [
                 name, *hpu.spreads(1e6), Spread.of(cpu.done, 1e6), hpu.ratio_to(cpu, "host"), hpu.ratio_to(cpu),
-                f"<= {aim}", f"{Spread.of(hpu.faults).median:.3g}, {Spread.of(cpu.faults).median:.3g}",
+                f"<= {_AIM}", f"{Spread.of(hpu.faults).median:.3g}, {Spread.of(cpu.faults).median:.3g}",
             ]
         )  # fmt: skip
-    return table
-
-
-def dispatch(rounds: int) -> list[Table]:
-    """Small operators."""
-    # A turn begins after a pause, in which the worker sleeps. On a virtual machine the first 1,000 calls then take up
-    # to three times as long, since Linux wakes the worker on the core of the thread that submits.
-    title = "Small operators, 20,000 calls in a row; faults are per call"
-    return [_measure(title, _small(), rounds, 20_000, _AIM)]
+    return [table]

@@ -11,23 +11,17 @@ MARK = "=== "  # before the name of a part, on the line that says that it begins
 WHOLE = "the whole"  # the part that has the tables
 
 _T = TypeVar("_T")
-_kept: Kept | None = None
-
-
-def keep_in(kept: Kept) -> None:
-    """From now on parts of this process's benchmark are kept there."""
-    global _kept
-    _kept = kept
+kept: Kept | None = None  # where parts of this process's benchmark are kept
 
 
 def part(name: str, measure: Callable[..., _T], *arguments: Any) -> _T:
     """What `measure` gives for the arguments, or what it gave in an earlier run that was ended."""
-    if _kept and name in _kept.results:
-        return read(_kept.results[name])  # type: ignore[no-any-return]
+    if kept and name in kept.results:
+        return read(kept.results[name])  # type: ignore[no-any-return]
     print(f"{MARK}{name}", flush=True)
     found = measure(*arguments)
-    if _kept:
-        _kept.add(name, base64.b64encode(pickle.dumps(found)).decode())
+    if kept:
+        kept.add(name, base64.b64encode(pickle.dumps(found)).decode())
     return found
 
 

@@ -12,12 +12,19 @@ OBSERVED_S = 10.0
 _FOREIGN_S = 0.3
 
 
-def foreign_seconds(read: Callable[[], tuple[float, float]] | None = None, seconds: float = OBSERVED_S) -> float:
+def _busy() -> tuple[float, float]:
+    """From /proc/stat's line of all processors: all but idle, waiting for disks, and guests (counted twice there)."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    user, nice, system, _idle, _waiting, *interrupts = fields[:8]
+    return (user + nice + system + sum(interrupts)) / ticks, time.process_time()
+
+
+def foreign_seconds(read: Callable[[], tuple[float, float]] = _busy, seconds: float = OBSERVED_S) -> float:
     """Processor time that processes other than this one take in the next `seconds`.
 
     `read`: gives the busy time of the machine and of this process, in seconds.
     """
-    read = read or _busy
     machine, own = read()
     time.sleep(seconds)
     machine_after, own_after = read()
@@ -31,11 +38,3 @@ def why_not(root: Path = ROOT, foreign: Callable[[], float] = foreign_seconds) -
     if (taken := foreign()) > _FOREIGN_S:
         return f"other processes took {taken:.1f} s of processor time in {OBSERVED_S:.0f} s: end them and run again"
     return ""
-
-
-def _busy() -> tuple[float, float]:
-    """From /proc/stat's line of all processors: all but idle, waiting for disks, and guests (counted twice there)."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
-    user, nice, system, _idle, _waiting, *interrupts = fields[:8]
-    return (user + nice + system + sum(interrupts)) / ticks, time.process_time()

@@ -23,9 +23,8 @@ from benchmarks.timing import Spread
 from openhpu import events, hpu
 
 
-def _probe(kind: str, compile_policy: str = "background", **environment: str) -> dict[str, Any]:
-    lazy = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": compile_policy, **environment}
-    return probe(f"recording:{kind}", **lazy)
+def _probe(kind: str, **environment: str) -> dict[str, Any]:
+    return probe(f"recording:{kind}", PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="background", **environment)
 
 
 def _costs() -> Table:
@@ -119,15 +118,6 @@ def record() -> dict[str, Any]:
     return {name: values[3:] for name, values in found.items()} | {"in recipes": share}
 
 
-def _batched(training: Training, batch: int) -> None:
-    """Give the training's step another batch size."""
-    inputs, target = (t.cpu() for t in (training.inputs, training.target))
-    device = next(training.model.parameters()).device
-    repeats = -(-batch // len(inputs))
-    for name, tensor in (("inputs", inputs), ("target", target)):
-        setattr(training, name, torch.cat([tensor] * repeats)[:batch].to(device))
-
-
 def first() -> dict[str, Any]:
     """Milliseconds of first steps: of the process, and of a size not seen before; on hpu and on the CPU."""
     rows = []
@@ -144,7 +134,8 @@ def first() -> dict[str, Any]:
                 step()
             openhpu.wait_for_recipes()
             steady = statistics.median(_time(step) for _ in range(5))
-            _batched(training, batch)
+            inputs, target = (whole.cpu()[:batch].to(device) for whole in (training.inputs, training.target))
+            training.inputs, training.target = inputs, target
             times[device] = [cold * 1e3, steady * 1e3, _time(step) * 1e3]
         rows.append([workload.title, *times["hpu"], *times["cpu"]])
     return {"rows": rows}

@@ -3,6 +3,7 @@
 import datetime
 import os
 import platform
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -72,9 +73,10 @@ def table_of(title: str, found: Mapping[str, Samples], base: str, notes: Iterabl
 
 def machine() -> dict[str, str]:
     """What the numbers were taken on."""
+    processor = re.search("^model name\\s*: (.+)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
     return {
         "date": datetime.date.today().isoformat(),
-        "processor": _first_of("/proc/cpuinfo", "model name") or platform.processor() or "unknown",
+        "processor": processor[1].strip() if processor else platform.processor() or "unknown",
         "cores": str(os.cpu_count()),
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
         "system": f"{platform.system()} {platform.release()} {platform.machine()}", "python": platform.python_version(),
@@ -82,14 +84,6 @@ def machine() -> dict[str, str]:
         "instruction set": torch.backends.cpu.get_cpu_capability(), "openhpu": openhpu.__version__, "commit": commit(),
         "load average at the start": f"{os.getloadavg()[0]:.2f}",
     }  # fmt: skip
-
-
-def _first_of(path: str, key: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return next(line.split(":", 1)[1].strip() for line in file if line.startswith(key))
-    except (OSError, StopIteration):
-        return ""
 
 
 def write_results(described: dict[str, str], tables: dict[str, list[Table]], order: Iterable[str]) -> None:

@@ -15,12 +15,12 @@ import random
 import re
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import openhpu
-from benchmarks import models
-from benchmarks.children import output_of, words
+from benchmarks import children, models
 from benchmarks.parts import part
 from benchmarks.report import Table
-from commands import ROOT
+from commands import child
 from openhpu import hpu
 from openhpu.observe import events
 
@@ -73,15 +72,12 @@ def growth(values: Sequence[float]) -> float:
 def _in_process(seconds: float, lazy: str) -> dict[str, Any]:
     """What `work` returns, in a process of its own with a recipe cache and a home of its own."""
     with tempfile.TemporaryDirectory() as home:
-        command = [sys.executable, "-m", *words("soak:work", seconds, home)]
-        printed = output_of(command, seconds + 300, _environment(home, lazy))
-    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
-    return found
+        work = children.start(seconds + 300, "soak:work", seconds, home, **_environment(home, lazy))
+        return children.returned(work)
 
 
 def _environment(home: str, lazy: str) -> dict[str, str]:
-    own = {"HOME": home, "XDG_CACHE_HOME": home, "OPENHPU_MODULE_LOCKS": "0", "PT_HPU_LAZY_MODE": lazy}
-    return {**os.environ, **own}
+    return {"HOME": home, "XDG_CACHE_HOME": home, "PT_HPU_LAZY_MODE": lazy}
 
 
 def work(seconds: float, home: str) -> dict[str, Any]:
@@ -216,10 +212,10 @@ def some_depths(seconds: float) -> dict[str, Any]:
 def shared_cache(seconds: float) -> dict[str, float]:
     """Processes that share a cache, some of which are killed; then one that must find everything."""
     with tempfile.TemporaryDirectory() as home:
-        changed = _environment(home, MODES["lazy"])
-        expected = _finish(_start(changed))["found"]
-        killed, ended, wrong = _under_fire(seconds, changed, expected)
-        last = _finish(_start(changed))
+        start = partial(children.start, 600, "soak:some_depths", 120, **_environment(home, MODES["lazy"]))
+        expected = children.returned(start())["found"]
+        killed, ended, wrong = _under_fire(seconds, start, expected)
+        last = children.returned(start())
         if last["found"].keys() != expected.keys():
             raise AssertionError(f"a new process computed {len(last['found'])} of {len(expected)} models in its time")
         wrong += not _agree(last["found"], expected)
@@ -237,46 +233,31 @@ def _agree(found: Mapping[str, float], expected: Mapping[str, float]) -> bool:
     return all(math.isclose(found[key], expected[key], rel_tol=1e-5, abs_tol=1e-4) for key in found)
 
 
-def _under_fire(seconds: float, environment: Mapping[str, str], expected: Mapping[str, float]) -> tuple[int, int, int]:
+def _under_fire(
+    seconds: float, start: Callable[[], child.Child], expected: Mapping[str, float]
+) -> tuple[int, int, int]:
     """How many were killed, ended by themselves, and were wrong."""
     killed = ended = wrong = 0
-    running = [_start(environment) for _ in range(PROCESSES)]
+    running = [start() for _ in range(PROCESSES)]
     end = time.monotonic() + seconds
     try:
         while time.monotonic() < end:
             time.sleep(KILLED_EACH_S)
             for i, process in enumerate(running):
-                if process.poll() is not None:
+                if process.poll():
                     ended += 1
-                    wrong += not _agree(_finish(process)["found"], expected)
-                    running[i] = _start(environment)
+                    wrong += not _agree(children.returned(process)["found"], expected)
+                    running[i] = start()
             victim = random.randrange(PROCESSES)
-            running[victim].send_signal(signal.SIGKILL)
-            running[victim].communicate()
-            running[victim] = _start(environment)
+            with running[victim] as process:
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+            running[victim] = start()
             killed += 1
     finally:
         for process in running:
-            process.kill()
-            process.communicate()
+            process.__exit__()
     return killed, ended, wrong
-
-
-def _start(environment: Mapping[str, str]) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", *words("soak:some_depths", 120)]
-    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
-
-
-def _finish(process: "subprocess.Popen[str]") -> dict[str, Any]:
-    """What it printed. Raises an error if it failed or takes longer than five minutes."""
-    try:
-        printed, _ = process.communicate(timeout=300)
-    finally:
-        process.kill()
-    if process.returncode:
-        raise AssertionError(f"a process with the shared cache ended with {process.returncode}")
-    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
-    return found
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+import openhpu
 from openhpu import hpu
 
 # A team of OpenMP threads polls for some milliseconds after a kernel; the next peer shall not meet it.
@@ -51,8 +52,34 @@ def page_faults() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
+class OnDevice:
+    """What may run on hpu."""
+
+    on_hpu: bool
+
+    def wait(self) -> None:
+        """Wait until everything that was issued is done."""
+        if self.on_hpu:
+            hpu.synchronize()
+
+
+class Steps(OnDevice):
+    """What makes steps."""
+
+    step: Callable[[], Any]
+
+    def counters(self, steps: int) -> dict[str, int]:
+        """The device's counters over `steps` steps."""
+        self.wait()
+        openhpu.reset_counters()
+        for _ in range(steps):
+            self.step()
+        self.wait()
+        return openhpu.counters()
+
+
 @dataclass(frozen=True)
-class Peer:
+class Peer(OnDevice):
     """One of those that are compared: a call, on which device it runs, and what comes before its turns.
 
     Or, with `turn`, someone who measures a number of calls elsewhere.
@@ -65,11 +92,6 @@ class Peer:
     before: Callable[[], Any] | None = None  # called ahead of each turn, not timed
 
     turn: Callable[[int], Turn] | None = None
-
-    def wait(self) -> None:
-        """Wait until everything that was issued is done."""
-        if self.on_hpu:
-            hpu.synchronize()
 
     def take_turn(self, calls: int) -> Turn:
         """Measure `calls` calls in a row."""
@@ -103,11 +125,6 @@ class Spread:
         """The spread of `values`, times `unit`."""
         return cls(statistics.median(values) * unit, min(values) * unit, max(values) * unit)
 
-    @classmethod
-    def of_ratios(cls, values: Sequence[float], others: Sequence[float]) -> "Spread":
-        """The spread of the rounds' ratios."""
-        return cls.of([a / b for a, b in zip(values, others, strict=True)])
-
 
 @dataclass
 class Samples:
@@ -119,7 +136,7 @@ class Samples:
 
     def ratio_to(self, other: "Samples", kind: str = "done") -> Spread:
         """The rounds' ratios of this peer's time to the other's, which ran beside it."""
-        return Spread.of_ratios(getattr(self, kind), other.done)
+        return Spread.of([a / b for a, b in zip(getattr(self, kind), other.done, strict=True)])
 
     def spreads(self, unit: float) -> list[Spread]:
         """Host and done, in parts of a second."""

@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
@@ -83,6 +83,12 @@ class Ended:
                 return signal.Signals(-self.code).name
         return f"exit status {self.code}"
 
+    def checked(self, what: str, error: type[Exception] = ChildError) -> Self:
+        """It; or `error`, which says what it was, how it ended and its last words, if its exit status is not 0."""
+        if self.code:
+            raise error(f"{what}: {self.how}{f'; see {self.log}' if self.log else ''}\n{self.tail}")
+        return self
+
 
 def run(
     argv: Sequence[str | os.PathLike[str]], *, seconds: float, on_line: Callable[[str], object] | None = None,
@@ -104,6 +110,15 @@ def run(
                 for line in child.lines(all=True):
                     on_line(line)
         return child.wait()
+
+
+def run_at_once(several: Iterable[Mapping[str, Any]]) -> Iterator[Ended]:
+    """Run commands beside each other, each with Child's arguments; how they ended, in this order. What still runs is
+    stopped where the caller takes no more of them."""
+    with contextlib.ExitStack() as stack:
+        children = [stack.enter_context(Child(**one)) for one in several]
+        for child in children:
+            yield child.wait()
 
 
 def stop_all() -> None:

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from torch.utils._pytree import tree_leaves, tree_map
 from commands import child
 
 TIMEOUT_S = 900
-_LAST_WORDS = 3000  # characters of what a failed process said
 
 
 def moved(value: Any, device: str) -> Any:
@@ -33,6 +32,16 @@ def assert_same(compute: Callable[[str], Any], **close: Any) -> Any:
     assert tensors(expected) and {each.device.type for each in tensors(found)} == {"hpu"}
     assert_close(moved(found, "cpu"), expected, **close)
     return expected
+
+
+def same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], rtol: float, atol: float) -> None:
+    """Asserts that the device's tensors are the CPU's, and lie on the device. `atol`: of numbers up to 1."""
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name].device.type == "hpu", name
+        largest = float(value.abs().max()) if value.is_floating_point() and value.numel() else 1.0
+        message = partial("{}: {}".format, name)
+        assert_close(found[name].cpu(), value, rtol=rtol, atol=atol * max(largest, 1.0), msg=message)
 
 
 def shaken(model: Any, scale: float) -> Any:
@@ -71,18 +80,14 @@ def rows(labels: int = 12, classes: bool = False) -> list[dict[str, torch.Tensor
 def on_both(module: str, folder: Path) -> dict[str, Any]:
     """What `python -m module DEVICE FOLDER` prints last, JSON, for "cpu" and "hpu", which run at once.
 
-    Raises RuntimeError, with what it said, if one fails.
+    Raises ChildError, with what it said, if one fails.
     """
-    processes, found = {}, {}
-    with ExitStack() as stack:
-        for device in ("cpu", "hpu"):
-            (folder / device).mkdir()
-            command = [sys.executable, "-m", module, device, str(folder / device)]
-            process = child.start(command, seconds=TIMEOUT_S, cwd=folder / device, split=True)
-            processes[device] = stack.enter_context(process)
-        for device, process in processes.items():
-            ended = process.wait()
-            if ended.code:
-                raise RuntimeError(f"{module} on {device}: {ended.how}:\n{ended.errors[-_LAST_WORDS:]}")
-            found[device] = json.loads(ended.output.splitlines()[-1])
-    return found
+    asked = {}
+    for device in ("cpu", "hpu"):
+        (folder / device).mkdir()
+        command = [sys.executable, "-m", module, device, str(folder / device)]
+        asked[device] = {"argv": command, "seconds": TIMEOUT_S, "cwd": folder / device, "split": True}
+    return {
+        device: json.loads(ended.checked(f"{module} on {device}").output.splitlines()[-1])
+        for device, ended in zip(asked, child.run_at_once(asked.values()), strict=True)
+    }

@@ -50,8 +50,7 @@ def lock(name: str) -> None:
             if not packages:
                 continue
             ended = child.run([*command, *option, *packages], seconds=PIP_S)
-            if ended.code:
-                raise LackingError(f"pip finds no versions of the lane {name}'s packages: {ended.how}\n{ended.tail}")
+            ended.checked(f"pip finds no versions of the lane {name}'s packages", LackingError)
             found += json.loads(report.read_text())["install"]
     lines = []
     for package in sorted(found, key=lambda package: package["metadata"]["name"].lower()):
@@ -146,8 +145,7 @@ def _checkout(name: str, repository: str, folder: Path, site: Path, apart: bool)
         command = [*PIP, "install", "--no-deps", "--upgrade", "--target", str(site), str(copy)]
         version = {"SETUPTOOLS_SCM_PRETEND_VERSION": "0.28.0"}  # a checkout of one commit has no tags
         ended = child.run(command, seconds=PIP_S, env=os.environ | version)
-        if ended.code:
-            raise LackingError(f"the lane {name} could not install {repository}: {ended.how}\n{ended.tail}")
+        ended.checked(f"the lane {name} could not install {repository}", LackingError)
         installed.write_text(commit + "\n")
     return copy
 

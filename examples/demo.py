@@ -23,14 +23,14 @@ from tqdm import tqdm
 import openhpu
 from commands.budget import Budget, end_with
 from commands.child import ChildError
-from examples.peer import Kind, Peer
+from examples.peer import Peer
 
-PEERS = {
-    "hpu, lazy": Kind("hpu", lazy=True),
-    "hpu, eager": Kind("hpu"),
-    "CPU": Kind("cpu"),
-    "CPU, fused AdamW": Kind("cpu", fused=True),
-    "CPU, torch.compile": Kind("cpu", fused=True, compiled=True),
+PEERS: dict[str, dict[str, Any]] = {
+    "hpu, lazy": {"device": "hpu", "lazy": True},
+    "hpu, eager": {"device": "hpu"},
+    "CPU": {"device": "cpu"},
+    "CPU, fused AdamW": {"device": "cpu", "fused": True},
+    "CPU, torch.compile": {"device": "cpu", "fused": True, "compiled": True},
 }
 MINUTES = 4.0
 COLUMNS = 100
@@ -53,12 +53,12 @@ def take_turns(budget: Budget, model: str, peers: dict[str, Peer], stretches: in
 
         for stretch in range(stretches):
             for name, peer in peers.items():
-                first = stretch == 0 and (peer.kind.compiled or peer.kind.lazy)
+                first = stretch == 0 and (peer.compiled or peer.lazy)
                 show(name, "trains and compiles" if first else "trains")
                 found[name]["loss"], seconds = peer.answer_to("train", *arguments)
                 if stretch >= WARM_UP or stretch == stretches - 1:
                     found[name]["seconds"].append(seconds)
-                if peer.kind.lazy:
+                if peer.lazy:
                     show(name, "compiles")
                 peer.answer_to("wait")
                 bar.update()
@@ -114,7 +114,7 @@ def run(
 ) -> tuple[float, float, str]:
     """Train one model everywhere and print what was measured. Returns lazy mode's quality, the baseline and a text."""
     with ExitStack() as stack:
-        peers = {name: stack.enter_context(Peer(model, kind)) for name, kind in PEERS.items()}
+        peers = {name: stack.enter_context(Peer(model, **kind)) for name, kind in PEERS.items()}
         found = take_turns(budget, model, peers, stretches, steps)
         quality = {name: peer.answer_to("quality") for name, peer in peers.items()}
         reports = {name: peer.answer_to("report") for name, peer in peers.items()}

@@ -165,15 +165,6 @@ def generate(llm: Any, tokens: int, **options: Any) -> list[tuple[list[int], lis
     return [(list(one.prompt_token_ids), list(one.outputs[0].token_ids)) for one in found]
 
 
-def learn(llm: Any, tokens: int) -> None:
-    """Requests until the device has a recipe for all that they do: it compiles a graph that it sees again."""
-    import openhpu
-
-    for _ in range(_ROUNDS):
-        generate(llm, tokens)
-        openhpu.wait_for_recipes(_RECIPES_S)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m examples.serve_llm", description=__doc__)
     parser.add_argument("--model", choices=("llama", "qwen", "mixtral", "mistral", "opt"), default="llama")
@@ -210,10 +201,13 @@ def main() -> int:
             more["max_num_batched_tokens"] = options.chunk
         llm = engine(folder, options.compile, options.warmup, **more)
         print(f"started in {time.perf_counter() - start:.1f} s")
-        if not options.first:
-            learn(llm, options.tokens)
+        import openhpu
         from openhpu import events
 
+        # Until the device has a recipe for all that requests do: it compiles a graph that it sees again.
+        for _ in range(0 if options.first else _ROUNDS):
+            generate(llm, options.tokens)
+            openhpu.wait_for_recipes(_RECIPES_S)
         before, start = events.counters(), time.perf_counter()
         results = generate(llm, options.tokens)
         seconds, after = time.perf_counter() - start, events.counters()

@@ -57,10 +57,7 @@ def find_python(version: str) -> str | None:
 
 def checked(what: str, argv: list[str], seconds: float, log: Path, env: dict[str, str] | None = None) -> child.Ended:
     """Run a step. StepError where it fails."""
-    ended = child.run(argv, seconds=seconds, log=log, env=env, cwd=ROOT)
-    if ended.code:
-        raise StepError(f"{what}: {ended.how}; see {log}\n{ended.tail}")
-    return ended
+    return child.run(argv, seconds=seconds, log=log, env=env, cwd=ROOT).checked(what, StepError)
 
 
 def variables(version: Version) -> dict[str, str]:

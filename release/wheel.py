@@ -12,6 +12,7 @@ import os
 import shutil
 import sys
 import sysconfig
+from importlib import metadata
 from pathlib import Path
 
 from commands.budget import Budget
@@ -28,9 +29,8 @@ _EXCLUDED = ("libtorch*", "libc10*", "libgomp*")
 
 def torch_folder(version: str, budget: Budget) -> Path:
     """A PyTorch of this release for this Python: the environment's own, or one that is brought here."""
-    own = Path(sysconfig.get_path("platlib")) / "torch"
-    if compat.release(version) == compat.release(installed(own)):
-        return own
+    if compat.release(version) == compat.release(metadata.version("torch")):
+        return Path(sysconfig.get_path("platlib")) / "torch"
     tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
     for folder in FOLDER.glob(f"{version}-py{sys.version_info.major}.{sys.version_info.minor}/env/lib/*/site-packages"):
         if (folder / "torch" / "version.py").exists():
@@ -40,12 +40,6 @@ def torch_folder(version: str, budget: Budget) -> Path:
         argv = [*PIP, "install", "--no-cache-dir", "--no-deps", "--target", str(target), f"torch=={version}"]
         checked(f"PyTorch {version}", argv, budget.seconds(1800), WORK / "torch.txt")
     return target / "torch"
-
-
-def installed(folder: Path) -> str:
-    found: dict[str, str] = {}
-    exec((folder / "version.py").read_text(), found)
-    return found["__version__"]
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from ecosystem.both import same
 from ecosystem.diffusers.parts import MODELS, given, make
 
 CLOSE = {"rtol": 1e-3, "atol": 1e-4}
@@ -31,10 +32,6 @@ def test_backward(name):
     for device in ("cpu", "hpu"):
         model = make(name).to(device)
         result(model, name, device).square().mean().backward()
-        gradients[device] = {key: p.grad.cpu() for key, p in model.named_parameters() if p.grad is not None}
+        gradients[device] = {key: p.grad for key, p in model.named_parameters() if p.grad is not None}
     assert len(gradients["cpu"]) > 5
-    for key, value in gradients["cpu"].items():
-        scale = max(float(value.abs().max()), 1.0)
-        assert_close(
-            gradients["hpu"][key], value, rtol=1e-3, atol=1e-4 * scale, msg=lambda text, key=key: f"{key}: {text}"
-        )
+    same(gradients["hpu"], gradients["cpu"], **CLOSE)

@@ -5,13 +5,12 @@ with index").
 """
 
 import os
-import sys
 
 import pytest
 
-from commands import ROOT, child
+from commands import ROOT
 from tests import vision
-from tests.processes import clean_environment
+from tests.processes import clean_environment, run_python
 
 SITE = ROOT / "build" / "ecosystem" / "lightning-habana" / "site-packages"
 
@@ -100,15 +99,10 @@ torch.testing.assert_close(torch.stack(model.losses).cpu(), on_cpu)
 
 
 def run(tmp_path, program, launcher=(), first="", **more):
-    script = tmp_path / "script.py"
-    script.write_text(first + START + program)
-    environment = clean_environment(tmp_path) | {
-        "PT_HPU_LAZY_MODE": os.environ.get("PT_HPU_LAZY_MODE", "0"),
-        "PYTHONPATH": os.pathsep.join((str(SITE), str(ROOT))),
-        **more,
-    }
-    done = child.run([sys.executable, *launcher, str(script)], seconds=300, env=environment, cwd=tmp_path)
-    assert done.code == 0, f"{done.how}\n{done.output[-6000:]}"
+    (tmp_path / "script.py").write_text(first + START + program)
+    mode, paths = os.environ.get("PT_HPU_LAZY_MODE", "0"), os.pathsep.join((str(SITE), str(ROOT)))
+    environment = clean_environment(tmp_path, PT_HPU_LAZY_MODE=mode, PYTHONPATH=paths, **more)
+    run_python([*launcher, "script.py"], tmp_path, environment, timeout=300)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -16,11 +16,11 @@ CLOSE = {"rtol": 1e-3, "atol": 1e-4}
 OTHERWISE = {"OPT", "Gemma3", "Whisper", "Llava"}
 
 
-def ready(name, found, device="hpu"):
-    """The adapted model on the device with the CPU's weights, and its inputs."""
-    made = make(KEYS[name])
+def ready(name, plain, device="hpu"):
+    """What the CPU found, the adapted model on the device with the CPU's weights, and its inputs."""
+    found, made = plain(name), make(KEYS[name])
     made.load_state_dict(found["weights"])
-    return made.to(device), arguments(KEYS[name], device)
+    return found, made.to(device), arguments(KEYS[name], device)
 
 
 def generated(made, given, **options):
@@ -30,8 +30,7 @@ def generated(made, given, **options):
 
 @every_model
 def test_forward(name, plain):
-    found = plain(name)
-    made, given = ready(name, found)
+    found, made, given = ready(name, plain)
     with torch.no_grad():
         for _ in range(2):
             loss = made.eval()(**given)["loss"]
@@ -41,8 +40,7 @@ def test_forward(name, plain):
 
 @every_model
 def test_training_step(name, plain):
-    found = plain(name)
-    made, given = ready(name, found)
+    found, made, given = ready(name, plain)
     loss = made.train()(**given)["loss"]
     loss.backward()
     assert_close(loss.detach().cpu(), found["loss"], **CLOSE)
@@ -55,14 +53,13 @@ def test_training_step(name, plain):
 
 @generative
 def test_generate(name, plain):
-    found = plain(name)
-    made, given = ready(name, found)
+    found, made, given = ready(name, plain)
     for _ in range(2):
         tokens = generated(made.eval(), given, lazy_mode=LAZY, hpu_graphs=False)
     assert tokens.device.type == "hpu"
     expected = found["tokens"]
     if name in OTHERWISE:
-        made, given = ready(name, found, "cpu")
+        _, made, given = ready(name, plain, "cpu")
         expected = generated(made.eval(), given, lazy_mode=False, hpu_graphs=False).tolist()
     assert tokens.tolist() == expected
 
@@ -71,8 +68,7 @@ def test_generate(name, plain):
 @pytest.mark.parametrize("name", ["GPT2", "Llama", "Mistral", "Qwen3", "T5"])
 def test_generate_in_graphs(name, plain):
     """generate(hpu_graphs=True) after wrap_in_hpu_graph, as optimum-habana's documentation of generation has it."""
-    found = plain(name)
-    made, given = ready(name, found)
+    found, made, given = ready(name, plain)
     wrapped = wrap_in_hpu_graph(made.eval())
     for _ in range(3):
         tokens = generated(wrapped, given, lazy_mode=True, hpu_graphs=True)

@@ -1,16 +1,13 @@
 """Programs that read traces: Holistic Trace Analysis and TensorBoard's profiler plugin."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from commands import ROOT
 from tests import traces
-from tests.processes import clean_environment
+from tests.processes import clean_environment, run_file
 
-ROOT = Path(__file__).resolve().parents[2]
 READERS = ROOT / "build" / "ecosystem" / "readers" / "site-packages"
 
 TRAINING = """
@@ -39,10 +36,10 @@ with profile(
 """
 
 HTA = """
-import json, sys
-sys.path.append(sys.argv[1])
+import json, os, sys
+sys.path.append(os.environ["READERS"])
 from hta.trace_analysis import TraceAnalysis
-analysis = TraceAnalysis(trace_files={0: sys.argv[2]}, trace_dir=".")
+analysis = TraceAnalysis(trace_files={0: os.environ["TRACE"]}, trace_dir=".")
 times = analysis.get_temporal_breakdown(visualize=False)
 idle = analysis.get_idle_time_breakdown(visualize=False)[0]
 kinds, kernels = analysis.get_gpu_kernel_breakdown(visualize=False)
@@ -55,8 +52,8 @@ print(json.dumps({
 """
 
 TENSORBOARD = """
-import json, sys
-sys.path.append(sys.argv[1])
+import json, os, sys
+sys.path.append(os.environ["READERS"])
 from torch_tb_profiler.io import Cache
 from torch_tb_profiler.profiler import RunLoader
 
@@ -83,19 +80,13 @@ def trace(request, tmp_path):
     return path
 
 
-def run(code, folder, *arguments, **environment):
-    script = folder / "script.py"
-    script.write_text(code)
-    process = subprocess.run(
-        [sys.executable, "-W", "ignore", str(script), *arguments], cwd=folder, capture_output=True, text=True,
-        env=clean_environment(folder, **environment), timeout=300, check=False,
-    )  # fmt: skip
-    assert process.returncode == 0, process.stderr
-    return process.stdout
+def run(code, folder, **environment):
+    environment = clean_environment(folder, PYTHONWARNINGS="ignore", READERS=str(READERS), **environment)
+    return run_file(code, folder, environment, fails=False, timeout=300, fresh=True).out
 
 
 def test_holistic_trace_analysis(trace):
-    found = json.loads(run(HTA, trace.parent, str(READERS), str(trace)).splitlines()[-1])
+    found = json.loads(run(HTA, trace.parent, TRACE=str(trace)).splitlines()[-1])
     times = found["times"]
     assert times["compute_time(us)"] > 0
     assert times["idle_time(us)"] > 0
@@ -108,7 +99,7 @@ def test_holistic_trace_analysis(trace):
 
 
 def test_tensorboard_shows_the_device(trace):
-    found = json.loads(run(TENSORBOARD, trace.parent, str(READERS)).splitlines()[-1])
+    found = json.loads(run(TENSORBOARD, trace.parent).splitlines()[-1])
     assert {"Overview", "Operator", "Kernel", "Trace"} <= set(found["views"])
     assert found["times"]["Kernel"] > 0
     assert found["times"]["Memcpy"] > 0

@@ -1,14 +1,12 @@
 """A model of the table and its inputs, and what is compared."""
 
-from functools import partial
 from typing import Any
 
 import torch
 import transformers
-from torch.testing import assert_close
 
 from ecosystem.both import moved, shaken
-from ecosystem.transformers import inputs
+from ecosystem.transformers.inputs import INPUTS
 from ecosystem.transformers.models import Model
 
 # Float32's rounding over some layers. Kernels are the CPU's, but products may be split otherwise.
@@ -26,21 +24,9 @@ def make(model: Model) -> Any:
 def arguments(model: Model, device: str) -> dict[str, Any]:
     """The same inputs each time, on `device`."""
     torch.manual_seed(1)
-    return moved(getattr(inputs, model.inputs)(), device)
+    return moved(INPUTS[model.inputs](), device)
 
 
 def tensors(output: Any) -> dict[str, torch.Tensor]:
     """The floating-point tensors of a model's output that have a name."""
     return {name: value for name, value in output.items() if isinstance(value, torch.Tensor)}
-
-
-def same(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> None:
-    """Asserts that the device's tensors are the CPU's, and lie on the device."""
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        assert found[name].device.type == "hpu", name
-        largest = float(value.abs().max()) if value.is_floating_point() and value.numel() else 1.0
-        assert_close(
-            found[name].cpu(), value, rtol=CLOSE["rtol"], atol=CLOSE["atol"] * max(largest, 1.0),
-            msg=partial("{}: {}".format, name),
-        )  # fmt: skip

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from ecosystem.both import assert_same
+from ecosystem.both import assert_same, same
 from ecosystem.transformers.models import MODELS
-from ecosystem.transformers.support import arguments, make, same, tensors
+from ecosystem.transformers.support import CLOSE, arguments, make, tensors
 
 every_model = pytest.mark.parametrize("model", MODELS, ids=[model.key for model in MODELS])
 
@@ -17,7 +17,7 @@ def test_forward(model):
         on_device = make(model).to("hpu")
         for _ in range(2):  # learned, then submitted or recorded without waiting
             found = tensors(on_device(**arguments(model, "hpu")))
-            same(found, expected)
+            same(found, expected, **CLOSE)
     assert expected["loss"].isfinite()
 
 
@@ -31,7 +31,7 @@ def test_backward(model):
             made(**arguments(model, device))["loss"].backward()
         gradients[device] = {name: p.grad for name, p in made.named_parameters() if p.grad is not None}
     assert len(gradients["cpu"]) > 5
-    same(gradients["hpu"], gradients["cpu"])
+    same(gradients["hpu"], gradients["cpu"], **CLOSE)
 
 
 @every_model

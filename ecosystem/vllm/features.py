@@ -4,8 +4,6 @@ Prints a line for each: `cell fp8 static/eager: right: 0.314 (20 s)`. The number
 logit on the CPU. Exits with 1 if one is not right. The mode is eager, compile, or with PT_HPU_LAZY_MODE=1 lazy.
 """
 
-import argparse
-import contextlib
 import gc
 import json
 import os
@@ -21,9 +19,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from commands import child
+from commands import child, free_port
 from ecosystem.vllm import made
-from ecosystem.vllm.server import free_port
 from examples.serve_llm import NEAR, PROMPTS, engine, generate, shortfalls
 
 _TOKENS = 16
@@ -212,7 +209,7 @@ def run(name: str, compiled: bool) -> float:
             feature.spoil(folder)
         if feature.saved:
             folder = Path(shutil.copytree(folder, folder.with_name("saved")))
-            apart("--save", folder)
+            apart(save, folder)
         given: dict[str, Any] = {"num_gpu_blocks_override": 64, **feature.options}
         if feature.draft:
             made.draft(feature.draft, folder, folder.with_name("draft"))
@@ -239,19 +236,11 @@ def replicated(cell: str, count: int) -> float:
     """The largest shortfall of all replicas, each a process that runs the cell."""
     common = {"VLLM_DP_SIZE": str(count), "VLLM_DP_MASTER_IP": "127.0.0.1", "VLLM_DP_MASTER_PORT": str(free_port())}
     words = [sys.executable, "-m", "ecosystem.vllm.features", cell]
-    with contextlib.ExitStack() as stack:
-        replicas = [
-            stack.enter_context(
-                child.start(
-                    words, seconds=800.0, env={**os.environ, **common, "VLLM_DP_RANK": str(rank)}, farewell=10.0
-                )
-            )
-            for rank in range(count)
-        ]
-        ended = [replica.wait() for replica in replicas]
-    for one in ended:
-        if one.code:
-            raise RuntimeError(f"a replica: {one.how}\n{one.tail}")
+    asked = [
+        {"argv": words, "seconds": 800.0, "env": os.environ | common | {"VLLM_DP_RANK": str(rank)}, "farewell": 10.0}
+        for rank in range(count)
+    ]
+    ended = [replica.checked("a replica") for replica in child.run_at_once(asked)]
     return max(float(re.findall(r"^cell .+: right: ([\d.]+)", one.output, re.MULTILINE)[-1]) for one in ended)
 
 
@@ -260,27 +249,25 @@ def calibrated(folder: Path, options: dict[str, Any]) -> Path:
     common = {"observer": "maxabs", "dump_stats_path": str(folder.with_name("measured") / "inc"), **options}
     for mode in ("measure", "quantize"):
         folder.with_name(f"{mode}.json").write_text(json.dumps({"mode": mode.upper(), **common}))
-    apart("--measure", folder, QUANT_CONFIG=f"{folder.parent}/measure.json")
+    apart(measure, folder, QUANT_CONFIG=f"{folder.parent}/measure.json")
     return folder.with_name("quantize.json")
 
 
-def apart(option: str, folder: Path, **environment: str) -> None:
-    """Run this command in a process of its own. Raises RuntimeError if it fails."""
-    words = [sys.executable, "-m", "ecosystem.vllm.features", option, str(folder)]
-    ended = child.run(words, seconds=400.0, env=os.environ | environment, farewell=10.0)
-    if ended.code:
-        raise RuntimeError(f"{option}: {ended.how}\n{ended.tail}")
+def apart(function: Callable[[Path], None], folder: Path, **environment: str) -> None:
+    """Call a function of this module in a process of its own. Raises ChildError if it fails."""
+    code = f"import pathlib\nfrom ecosystem.vllm import features\nfeatures.{function.__name__}(pathlib.{folder!r})"
+    ended = child.run([sys.executable, "-c", code], seconds=400.0, env=os.environ | environment, farewell=10.0)
+    ended.checked(function.__name__)
 
 
-def measure(folder: Path) -> int:
+def measure(folder: Path) -> None:
     """Run the model whose inputs Neural Compressor measures."""
     llm = engine(folder, quantization="inc", num_gpu_blocks_override=64)
     generate(llm, _TOKENS)
     llm.llm_engine.model_executor.driver_worker.worker.model_runner.shutdown_inc()
-    return 0
 
 
-def save(folder: Path) -> int:
+def save(folder: Path) -> None:
     """Measure and quantise a model of transformers by Neural Compressor, and save it in its place as vLLM loads it."""
     import transformers
     from neural_compressor.torch import quantization
@@ -296,19 +283,11 @@ def save(folder: Path) -> int:
         for prompt in PROMPTS:
             model(tokenizer(prompt, return_tensors="pt").input_ids.to("hpu"))
     quantization.save(quantization.convert(model), str(folder), format="vllm")
-    return 0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("cells", nargs="*", metavar="FEATURE/MODE")
-    parser.add_argument("--measure", type=Path, metavar="FOLDER", help="used by this command itself")
-    parser.add_argument("--save", type=Path, metavar="FOLDER", help="as well")
-    given = parser.parse_args()
-    if given.measure or given.save:
-        return measure(given.measure) if given.measure else save(given.save)
     wrong = 0
-    for cell in given.cells:
+    for cell in sys.argv[1:]:
         name, _, mode = cell.rpartition("/")
         feature, start = FEATURES[name], time.monotonic()
         os.environ.update(feature.environment)

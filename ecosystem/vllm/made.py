@@ -16,6 +16,7 @@ from examples.serve_llm import SHAPE, tiny_model, write_tokenizer
 Tensors = dict[str, torch.Tensor]
 _GROUP = 128  # of int4: elements with one scale
 _LAYERS = re.compile(r"(proj|proj_with_mqa|\.w[123])\.weight$")  # of linear layers, without the head and routers
+_EXPERTS = re.compile("(gate_up|down)_proj$")  # of gpt-oss
 _FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 
@@ -67,6 +68,18 @@ def _four(weight: torch.Tensor, kind: str) -> tuple[Tensors, torch.Tensor]:
     return tensors[kind](), meant
 
 
+def _mxfp4(weight: torch.Tensor) -> tuple[Tensors, torch.Tensor]:
+    """In blocks of 32 numbers of four bits, with their exponents; of (experts, in, out)."""
+    groups = weight.transpose(1, 2).reshape(*weight.shape[:1], weight.shape[2], -1, 32)
+    exponent = (groups.abs().amax(-1) / 6).log2().ceil()
+    scaled = groups / exponent[..., None].exp2()
+    nearest = (scaled.abs()[..., None] - _FP4).abs().argmin(-1)
+    number = nearest + 8 * (scaled < 0)
+    meant = _FP4[nearest] * scaled.sign() * exponent[..., None].exp2()
+    blocks = (number[..., 0::2] | number[..., 1::2] << 4).to(torch.uint8)
+    return {"_blocks": blocks, "_scales": (exponent + 127).to(torch.uint8)}, meant.flatten(2).transpose(1, 2)
+
+
 def _compressed(form: str, weights: dict[str, Any], inputs: dict[str, Any] | None = None) -> dict[str, Any]:
     common = {"symmetric": True, "observer": "minmax", "dynamic": False}
     group = {"targets": ["Linear"], "weights": common | weights, "input_activations": inputs and common | inputs}
@@ -109,17 +122,18 @@ FORMATS: dict[str, tuple[dict[str, Any], Callable[[torch.Tensor], tuple[Tensors,
         {"quant_method": "gptq", "bits": 4, "group_size": _GROUP, "desc_act": False, "sym": False},
         partial(_four, kind="gptq"),
     ),
+    "mxfp4": ({"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}, _mxfp4),
 }  # fmt: skip
 
 
-def quantise(folder: Path, name: str) -> Path:
+def quantise(folder: Path, name: str, layers: re.Pattern[str] = _LAYERS) -> Path:
     """Store the layers' weights in the format `name`; the folder of the same model with what they stand for."""
     (config, split), meant = FORMATS[name], folder.with_name(f"{folder.name}-meant")
     shutil.copytree(folder, meant)
     weights = load_file(folder / "model.safetensors")
     stored, dense = Tensors(), Tensors()
     for key, weight in weights.items():
-        if _LAYERS.search(key):
+        if layers.search(key):
             tensors, back = split(weight.float())
             stored |= {f"{key.removesuffix('weight')}{part}": one.contiguous() for part, one in tensors.items()}
             dense[key] = back.to(torch.bfloat16).contiguous()
@@ -148,35 +162,15 @@ def configure(folder: Path, **values: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def _mxfp4(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Blocks of 32 numbers of four bits, their exponents, and what these stand for; of (experts, in, out)."""
-    groups = weight.float().transpose(1, 2).reshape(*weight.shape[:1], weight.shape[2], -1, 32)
-    exponent = (groups.abs().amax(-1) / 6).log2().ceil()
-    scaled = groups / exponent[..., None].exp2()
-    nearest = (scaled.abs()[..., None] - _FP4).abs().argmin(-1)
-    number = nearest + 8 * (scaled < 0)
-    meant = _FP4[nearest] * scaled.sign() * exponent[..., None].exp2()
-    blocks = (number[..., 0::2] | number[..., 1::2] << 4).to(torch.uint8)
-    return blocks, (exponent + 127).to(torch.uint8), meant.flatten(2).transpose(1, 2)
-
-
 def gpt_oss(folder: Path) -> Path:
     """A gpt-oss with MXFP4 experts: sinks, a sliding window, biases; the folder of what it stands for."""
     tiny_model("gpt-oss", folder)
-    meant = folder.with_name(f"{folder.name}-meant")
-    shutil.copytree(folder, meant)
-    dense = load_file(folder / "model.safetensors")
-    stored: Tensors = {}
-    for key, weight in dense.items():
-        if key.endswith(("gate_up_proj", "down_proj")):
-            stored[f"{key}_blocks"], stored[f"{key}_scales"], back = _mxfp4(weight)
-            dense[key] = back.to(weight.dtype).contiguous()
-        else:
-            stored[key] = weight.normal_(std=0.5) if "sinks" in key or "bias" in key else weight
-    _save(dense, meant)
-    _save(stored, folder)
-    configure(folder, quantization_config={"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]})
-    return meant
+    weights = load_file(folder / "model.safetensors")
+    for key in weights:
+        if "sinks" in key or "bias" in key:
+            weights[key].normal_(std=0.5)
+    _save(weights, folder)
+    return quantise(folder, "mxfp4", _EXPERTS)
 
 
 def adapter(folder: Path, base: Path, seed: int, rank: int = 8) -> Path:

@@ -4,26 +4,18 @@ import contextlib
 import http.client
 import json
 import os
-import socket
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from commands import ROOT, child, supervisor
+from commands import ROOT, child, free_port, supervisor
 
 VLLM = [sys.executable, "-m", "vllm.entrypoints.cli.main"]
 START_S = 400.0
 _ANSWER_S = 120.0
 _LOOK_S = 1.0
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class Server:
@@ -32,26 +24,24 @@ class Server:
     def __init__(self, process: child.Child, folder: Path, port: int) -> None:
         self.process, self.folder, self.port = process, folder, port
 
-    def connection(self) -> http.client.HTTPConnection:
-        """A new connection."""
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=_ANSWER_S)
+    @contextlib.contextmanager
+    def answer(self, path: str, **request: Any) -> Iterator[http.client.HTTPResponse]:
+        """The answer to a request, on a connection of its own."""
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=_ANSWER_S)) as connection:
+            body = json.dumps({"model": str(self.folder), **request}) if request else None
+            connection.request("POST" if request else "GET", path, body, {"Content-Type": "application/json"})
+            yield connection.getresponse()
 
     def get(self, path: str) -> int:
         """The status of an answer; 0 if there is none."""
-        with contextlib.closing(self.connection()) as connection:
-            try:
-                connection.request("GET", path)
-                return connection.getresponse().status
-            except (OSError, http.client.HTTPException):
-                return 0
+        with contextlib.suppress(OSError, http.client.HTTPException), self.answer(path) as answer:
+            return answer.status
+        return 0
 
     def complete(self, prompt: str | list[int], tokens: int, **more: Any) -> tuple[int, dict[str, Any]]:
         """The status and the answer to a request for the likeliest `tokens`."""
-        with contextlib.closing(self.connection()) as connection:
-            request = {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, **more}
-            body = json.dumps({"model": str(self.folder), "return_token_ids": True, **request})
-            connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
-            answer = connection.getresponse()
+        request = {"prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, **more}
+        with self.answer("/v1/completions", return_token_ids=True, **request) as answer:
             return answer.status, json.loads(answer.read())
 
     def bench(self, folder: Path, prompt: int = 32, tokens: int = 16) -> child.Ended:
@@ -61,9 +51,7 @@ class Server:
             "--model", str(folder), "--dataset-name", "random", "--random-input-len", f"{prompt}",
             "--random-output-len", f"{tokens}", "--num-prompts", "32", "--ignore-eos",
         ]  # fmt: skip
-        ended = child.run(words, seconds=300, cwd=ROOT)
-        assert ended.code == 0, ended.tail
-        return ended
+        return child.run(words, seconds=300, cwd=ROOT).checked("vllm bench serve")
 
 
 def command(folder: Path, port: int, *options: str) -> list[str]:

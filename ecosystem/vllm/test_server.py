@@ -1,6 +1,5 @@
 """`vllm serve`: what clients get, and what bad input leaves behind."""
 
-import contextlib
 import json
 import os
 import re
@@ -9,7 +8,7 @@ import sys
 
 import pytest
 
-from commands import ROOT, child
+from commands import ROOT, child, free_port
 from ecosystem.vllm import server
 from examples.serve_llm import NEAR, PROMPTS, shortfalls, tiny_model
 
@@ -44,14 +43,12 @@ def module_is_free():
     """Whether a new process gets the module at once."""
     words = [sys.executable, "-c", "import torch; print(torch.ones(2, device='hpu').sum().item())"]
     env = os.environ | {"OPENHPU_MODULE_LOCKS": "1", "OPENHPU_MODULE_WAIT_S": "0", **MODULE}
-    ended = child.run(words, seconds=100, env=env)
-    assert ended.code == 0, ended.tail
-    return "2.0" in ended.output
+    return "2.0" in child.run(words, seconds=100, env=env).checked("a new process").output
 
 
-def refused(folder, *options, **more):
-    """How a server ended that can't start."""
-    words = server.command(folder, server.free_port(), "--enforce-eager", *options)
+def refused(folder, *options, port=None, **more):
+    """What a server said that can't start."""
+    words = server.command(folder, port or free_port(), "--enforce-eager", *options)
     ended = child.run(words, seconds=_REFUSED_S, env=server.environment(**MODULE, **more), cwd=ROOT, farewell=5.0)
     assert ended.code not in (0, -signal.SIGSEGV, -signal.SIGABRT) and not ended.timed_out, ended.tail
     assert not ended.killed
@@ -76,18 +73,14 @@ def test_a_request_that_is_too_long(serving, folder):
 
 
 def test_a_client_that_disconnects(serving, folder):
-    with contextlib.closing(serving.connection()) as connection:
-        request = {"model": str(folder), "prompt": PROMPTS[1], "max_tokens": 400, "ignore_eos": True, "stream": True}
-        connection.request("POST", "/v1/completions", json.dumps(request), {"Content-Type": "application/json"})
-        assert connection.getresponse().readline().startswith(b"data: ")
+    request = {"prompt": PROMPTS[1], "max_tokens": 400, "ignore_eos": True, "stream": True}
+    with serving.answer("/v1/completions", **request) as answer:
+        assert answer.readline().startswith(b"data: ")
     check_tokens(folder, *serving.complete(PROMPTS[0], 4), 4)
 
 
 def test_a_port_in_use(serving, folder):
-    words = server.command(folder, serving.port, "--enforce-eager")
-    ended = child.run(words, seconds=_REFUSED_S, env=server.environment(), cwd=ROOT, farewell=5.0)
-    assert ended.code != 0 and not ended.timed_out and not ended.killed, ended.tail
-    assert "Address already in use" in ended.output or "address already in use" in ended.output
+    assert "address already in use" in refused(folder, port=serving.port).lower()
     check_tokens(folder, *serving.complete(PROMPTS[0], 4), 4)
 
 

@@ -21,8 +21,7 @@ NEVER = ("ops_fallback", "recompilations", "recipes_compiled", "ops_waited", "bl
 def example(*options, seconds=500):
     """What the example prints; it exits with 1 where a token is not the CPU's."""
     command = [sys.executable, "-m", "examples.serve_llm", *options]
-    ended = child.run(command, seconds=seconds, cwd=ROOT, farewell=10.0)
-    assert ended.code == 0, ended.tail
+    ended = child.run(command, seconds=seconds, cwd=ROOT, farewell=10.0).checked("serve_llm")
     assert not ended.killed
     return ended.output
 

@@ -67,11 +67,7 @@ def served(folder: Path, options: dict[str, Any], environment: dict[str, Any]) -
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the first model, one round, no server")
-    parser.add_argument("--measure", nargs=3, help="used by this command itself: folder, rounds, options")
     given = parser.parse_args()
-    if given.measure:
-        measure(given.measure[0], int(given.measure[1]), json.loads(given.measure[2]))
-        return 0
     common = {"VLLM_SKIP_WARMUP": "true", "OPENHPU_MEMORY_GB": "2", "OPENHPU_MODULE_LOCKS": "0"}
     common["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"  # for a function that waits in the engine's process
     kinds: list[tuple[str, dict[str, str], dict[str, Any]]] = [
@@ -106,8 +102,8 @@ def main() -> int:
                 chosen = {**common, **environment, **caches}
                 found: list[dict[str, float]] = []
                 for rounds in (1,) if given.quick else (1, 3):
-                    words = [sys.executable, "-m", "ecosystem.vllm.times", "--measure", str(folder), str(rounds)]
-                    words.append(json.dumps(options))
+                    code = f"from ecosystem.vllm import times\ntimes.measure({str(folder)!r}, {rounds}, {options})"
+                    words = [sys.executable, "-c", code]
                     ended = child.run(words, seconds=_MOST_S, cwd=ROOT, env={**os.environ, **chosen}, split=True)
                     lines = [line for line in ended.output.splitlines() if line.startswith("{")]
                     if ended.code or not lines:

@@ -7,6 +7,7 @@ Fabric is made: earlier Lightning may be in the middle of its own imports, and m
 import functools
 import importlib
 import sys
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from openhpu.integration.late_imports import after_import
@@ -22,17 +23,22 @@ CONNECTORS = {
 
 def after_lightning() -> None:
     """Have `lightning_habana` imported by the first Trainer or Fabric. Imports nothing."""
-    for module, name in CONNECTORS.items():
-        after_import(module, functools.partial(_wrap, module, name))
+    before_choices(CONNECTORS, lambda *_, **__: importlib.import_module("lightning_habana"))
 
 
-def _wrap(module: str, name: str) -> None:
-    connector: Any = getattr(sys.modules[module], name)
+def before_choices(modules: Iterable[str], function: Callable[..., object]) -> None:
+    """Have `function` called before the classes of these modules choose, with the constructor and its arguments."""
+    for module in modules:
+        after_import(module, functools.partial(_wrap, module, function))
+
+
+def _wrap(module: str, function: Callable[..., object]) -> None:
+    connector: Any = getattr(sys.modules[module], CONNECTORS[module])
     original = connector.__init__
 
     @functools.wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        importlib.import_module("lightning_habana")
+        function(original, self, *args, **kwargs)
         original(self, *args, **kwargs)
 
     connector.__init__ = __init__

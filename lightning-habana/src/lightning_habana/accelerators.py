@@ -21,35 +21,16 @@ class HPUDevices:
     def teardown(self) -> None:
         """Nothing is to be undone."""
 
-    @staticmethod
-    def parse_devices(devices: int | str | None) -> int | None:
-        """The number that `devices` means. Raises MisconfigurationException, for a list too."""
-        return resources._parse_hpus(devices)
-
-    @staticmethod
-    def get_parallel_devices(devices: int | None) -> list[torch.device]:
-        """A device for each process."""
-        return resources.parallel_devices(devices)
-
-    @staticmethod
-    def auto_device_count() -> int:
-        """The number of devices that `devices="auto"` takes."""
-        return resources.device_count()
-
-    @staticmethod
-    def is_available() -> bool:
-        """Whether there is an hpu device."""
-        return torch_hpu.is_available()
+    parse_devices = staticmethod(resources._parse_hpus)
+    get_parallel_devices = staticmethod(resources.parallel_devices)
+    auto_device_count = staticmethod(resources.device_count)
+    is_available = staticmethod(torch_hpu.is_available)
+    get_device_name = staticmethod(torch_hpu.get_device_name)
 
     @staticmethod
     def name() -> str:
         """hpu."""
         return "hpu"
-
-    @staticmethod
-    def get_device_name() -> str:
-        """GAUDI, GAUDI2 or GAUDI3."""
-        return torch_hpu.get_device_name()
 
     @classmethod
     def register_accelerators(cls, accelerator_registry: Any) -> None:

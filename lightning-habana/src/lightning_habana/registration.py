@@ -7,7 +7,6 @@ that choose are wrapped, in the same way for every version. Other accelerators a
 import functools
 import importlib
 import inspect
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 from lightning_habana import fabric, precisions, pytorch, roots
 from lightning_habana.accelerators import HPUDevices
 from lightning_habana.strategies import HPUSteps
+from lightning_habana_autoload import CONNECTORS, before_choices
 from openhpu.integration.late_imports import after_import
 
 _registered = False
@@ -44,11 +44,8 @@ def register() -> None:
     _name_profiler(trainer("trainer.setup"))
     _complete_summary(trainer("utilities.model_summary").DeepSpeedSummary)
     after_import("torch._dynamo", functools.partial(_log_outside_of_graphs, trainer("core.module").LightningModule))
-    for module, name in (
-        (f"{roots.trainer_package(roots.OTHER)}.trainer.connectors.accelerator_connector", "_AcceleratorConnector"),
-        (f"{roots.fabric_package(roots.OTHER)}.connector", "_Connector"),
-    ):
-        after_import(module, functools.partial(_refuse_other_root, module, name))
+    others = f"{roots.trainer_package(roots.OTHER)}.", f"{roots.fabric_package(roots.OTHER)}."
+    before_choices((module for module in CONNECTORS if module.startswith(others)), _refuse_other_root)
 
 
 def _add(package: Any, accelerators: Any, strategies: Any) -> None:
@@ -161,25 +158,15 @@ class _Choices:
         return original(connector)
 
 
-def _refuse_other_root(module: str, name: str) -> None:
+def _refuse_other_root(constructor: Any, *args: Any, **kwargs: Any) -> None:
     """The other distribution can't use these classes: an error instead of a choice of the CPU."""
-    connector: Any = getattr(sys.modules[module], name)
-    package = roots.fabric_package(roots.OTHER)
-    original = connector.__init__
-    signature = inspect.signature(original)
-
-    @functools.wraps(original)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        given = signature.bind(self, *args, **kwargs)
-        given.apply_defaults()
-        accelerator, strategy = given.arguments["accelerator"], given.arguments["strategy"]
-        wants = accelerator in ("auto", "hpu") or isinstance(accelerator, HPUDevices)
-        if wants or isinstance(strategy, HPUSteps) or "hpu" in str(strategy):
-            error = importlib.import_module(f"{package}.utilities.exceptions")
-            raise error.MisconfigurationException(
-                f"This process uses hpu with {roots.NAME}, which was imported first, and {roots.OTHER} is another "
-                f"package with other classes. Import all from {roots.NAME}, or pass accelerator='cpu'."
-            )
-        original(self, *args, **kwargs)
-
-    connector.__init__ = __init__
+    given = inspect.signature(constructor).bind(*args, **kwargs)
+    given.apply_defaults()
+    accelerator, strategy = given.arguments["accelerator"], given.arguments["strategy"]
+    wants = accelerator in ("auto", "hpu") or isinstance(accelerator, HPUDevices)
+    if wants or isinstance(strategy, HPUSteps) or "hpu" in str(strategy):
+        error = importlib.import_module(f"{roots.fabric_package(roots.OTHER)}.utilities.exceptions")
+        raise error.MisconfigurationException(
+            f"This process uses hpu with {roots.NAME}, which was imported first, and {roots.OTHER} is another "
+            f"package with other classes. Import all from {roots.NAME}, or pass accelerator='cpu'."
+        )

@@ -7,7 +7,6 @@ from typing import Any
 import libcst as cst
 
 _RENAMED = re.compile(r"(\w+)<(\w+)(\.[\w.]+)?")
-_NONE = cst.Name("None")
 
 
 class Untranslatable(Exception):
@@ -145,8 +144,3 @@ def expression(template: str, args: Sequence[cst.Arg]) -> cst.BaseExpression:
     if template == "$1":
         return first
     return cst.parse_expression(template.replace("$1", code(first)))
-
-
-def is_none(node: cst.BaseExpression) -> bool:
-    """Whether the expression is None, whose statement can go."""
-    return node.deep_equals(_NONE)

@@ -241,7 +241,7 @@ class _Names(_Resolving):
         if entry.to[0] != "=":
             return updated.with_changes(func=self._expression(entry.to), args=args)
         made = calls.expression(entry.to[1:], updated.args)
-        if isinstance(parent, cst.Expr) and (calls.is_none(made) or entry.to == "=$1"):
+        if isinstance(parent, cst.Expr) and (entry.to == "=$1" or made.deep_equals(cst.Name("None"))):
             self._gone.add(parent)
         return made
 

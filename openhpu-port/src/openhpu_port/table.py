@@ -2,7 +2,6 @@
 
 import operator
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -95,8 +94,12 @@ def to_device(target: str) -> Table:
         "hpu", target, ("habana_frameworks", "torch.hpu", "torch.ops.hpu", "lightning_habana", "optimum.habana")
     )
     table.names["torch.hpu"] = Entry(f"torch.{target}")
-    for name, row in _backwards().items():
-        table.names[name] = _present(Entry(row.name.replace("torch.cuda", f"torch.{target}")))
+    for row in cuda_names.ROWS.values():
+        old = row.counterpart
+        # Of several names of torch.cuda the one that is spelled alike.
+        chosen = old not in table.names or row.name == old.replace("hpu", "cuda")
+        if row.how in ("same", "changed") and old.startswith("torch.hpu.") and row.name.startswith("torch.") and chosen:
+            table.names[old] = _present(Entry(row.name.replace("torch.cuda", f"torch.{target}")))
     for row in cuda_names.ROWS.values():
         old, new = (one.rpartition(".")[2] for one in (row.counterpart, row.name))
         if "hpu" in old and old.replace("hpu", "cuda") == new and not row.name.startswith("torch.cuda."):
@@ -135,18 +138,6 @@ def from_cuda() -> Table:
     table.names = {name: entry for name, entry in table.names.items() if table.is_own(name)}
     table.attributes = {new: old for old, new in to_device("cuda").attributes.items()}
     return table
-
-
-def _backwards() -> dict[str, cuda_names.Row]:
-    """For each name of torch.hpu that names of torch.cuda have as their counterpart the one that is spelled alike."""
-    rows: Iterable[cuda_names.Row] = cuda_names.ROWS.values()
-    found: dict[str, cuda_names.Row] = {}
-    for row in rows:
-        if row.how in ("same", "changed") and row.counterpart.startswith("torch.hpu."):
-            alike = row.name == row.counterpart.replace("hpu", "cuda")
-            if row.name.startswith("torch.") and (alike or row.counterpart not in found):
-                found[row.counterpart] = row
-    return found
 
 
 def _present(entry: Entry) -> Entry:

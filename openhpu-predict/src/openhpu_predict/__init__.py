@@ -1,7 +1,6 @@
 """How long a step would take on a Gaudi, what bounds it, and whether it fits: see docs/prediction.md."""
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,7 @@ __all__ = [
     "Device", "Parameters", "PredictError", "Prediction", "Recording", "fake", "load", "predict", "ranks", "record"
 ]  # fmt: skip
 
-
-@functools.cache
-def _mode() -> FakeTensorMode:
-    return FakeTensorMode(allow_non_fake_inputs=True)
+_FAKE = FakeTensorMode(allow_non_fake_inputs=True)
 
 
 @contextlib.contextmanager
@@ -33,7 +29,7 @@ def fake() -> Iterator[None]:
 
     PyTorch cannot move a module of fake tensors (`.to`): give its type at once (`dtype=`, `torch.set_default_dtype`).
     """
-    with _mode(), torch.device("hpu"):
+    with _FAKE, torch.device("hpu"):
         yield
 
 

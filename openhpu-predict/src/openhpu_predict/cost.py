@@ -44,6 +44,9 @@ class Kernel:
     engine: str
     elements: int
     after: set[int] = dataclasses.field(default_factory=set)  # kernels whose results it reads
+    reads: dict[int, int] = dataclasses.field(default_factory=dict)  # bytes by storage
+    writes: dict[int, int] = dataclasses.field(default_factory=dict)
+    within: set[int] = dataclasses.field(default_factory=set)  # storages that it writes, and reads again
     work: dict[str, float] = dataclasses.field(default_factory=dict)  # seconds by MME, TPC, HBM, network and host
     begin: float = 0.0  # seconds from the begin of the step
     seconds: float = 0.0
@@ -75,42 +78,36 @@ def fuse(nodes: Sequence[Node], blocks: Sequence[Block], first: int = 0, eager: 
     kernels: list[Kernel] = []
     writer: dict[int, int] = {}  # the last kernel that wrote a storage
     part = 0  # the first kernel of the graph
-    reads: list[dict[int, int]] = []
-    writes: list[dict[int, int]] = []
-    within: list[set[int]] = []  # written, and read again
     for at, node in enumerate(nodes):
         after = {writer[key] for key in node.reads if key in writer}
         target = _chain(node, after, kernels, nodes, part) if not eager else None
         if target is None:
             target = len(kernels)
             kernels.append(Kernel([], operators.ENGINES.get(node.kind, "TPC"), node.elements))
-            reads.append({})
-            writes.append({})
-            within.append(set())
         kernel = kernels[target]
         kernel.nodes.append(at)
         kernel.elements = max(kernel.elements, node.elements)
         kernel.after |= after - {target}
         for key, size in node.reads.items():
-            if key in writes[target]:
-                within[target].add(key)
+            if key in kernel.writes:
+                kernel.within.add(key)
             else:
-                reads[target][key] = max(size, reads[target].get(key, 0))
+                kernel.reads[key] = max(size, kernel.reads.get(key, 0))
         for key, size in node.writes.items():
-            writes[target][key] = max(size, writes[target].get(key, 0))
+            kernel.writes[key] = max(size, kernel.writes.get(key, 0))
             writer[key] = target
         if node.cut:
             part = len(kernels)
             kernels[-1].cut = node.cut
     readers: defaultdict[int, set[int]] = defaultdict(set)
-    for number, found in enumerate(reads):
-        for key in found:
+    for number, kernel in enumerate(kernels):
+        for key in kernel.reads:
             readers[key].add(number)
     end = first + len(nodes)
     for number, kernel in enumerate(kernels):
-        kernel.bytes = sum(reads[number].values()) + sum(
-            size for key, size in writes[number].items()
-            if key not in within[number] or readers[key] - {number} or (blocks[key].died or end + 1) > end
+        kernel.bytes = sum(kernel.reads.values()) + sum(
+            size for key, size in kernel.writes.items()
+            if key not in kernel.within or readers[key] - {number} or (blocks[key].died or end + 1) > end
             or blocks[key].born < first
         )  # fmt: skip
     return kernels

@@ -72,6 +72,14 @@ def test_the_end_of_the_supervisor_ends_the_command(stubborn):
             os.kill(process, signal.SIGKILL)  # with its supervisor nobody knows the one in another session any more
 
 
+def test_several_at_once_of_which_one_fails():
+    codes = ("pass", "raise SystemExit('why')")
+    good, bad = child.run_at_once({"argv": [sys.executable, "-c", code], "seconds": 60} for code in codes)
+    assert good.checked("it") is good
+    with pytest.raises(child.ChildError, match=r"^it: exit status 1\nwhy$"):
+        bad.checked("it")
+
+
 def test_after_stop_all_nothing_is_started(command, tmp_path):
     runner = command(
         """

@@ -1,19 +1,10 @@
 """The names for Trainer."""
 
-from lightning_habana.pytorch.accelerator import HPUAccelerator as HPUAccelerator
+from lightning_habana.pytorch import plugins, strategies
+from lightning_habana.pytorch.accelerator import HPUAccelerator
 from lightning_habana.pytorch.datamodule import HPUDataModule as HPUDataModule
-from lightning_habana.pytorch.plugins import (
-    HPUCheckpointIO as HPUCheckpointIO,
-    HPUDeepSpeedPrecisionPlugin as HPUDeepSpeedPrecisionPlugin,
-    HPUFSDPPrecision as HPUFSDPPrecision,
-    HPUFSDPPrecisionPlugin as HPUFSDPPrecisionPlugin,
-    HPUPrecisionPlugin as HPUPrecisionPlugin,
-)
-from lightning_habana.pytorch.profiler import HPUProfiler as HPUProfiler
-from lightning_habana.pytorch.strategies import (
-    HPUDDPStrategy as HPUDDPStrategy,
-    HPUDeepSpeedStrategy as HPUDeepSpeedStrategy,
-    HPUFSDPStrategy as HPUFSDPStrategy,
-    HPUParallelStrategy as HPUParallelStrategy,
-    SingleHPUStrategy as SingleHPUStrategy,
-)
+from lightning_habana.pytorch.plugins import *  # noqa: F403
+from lightning_habana.pytorch.profiler import HPUProfiler
+from lightning_habana.pytorch.strategies import *  # noqa: F403
+
+__all__ = ["HPUAccelerator", "HPUProfiler", *plugins.__all__, *strategies.__all__]

@@ -1,7 +1,5 @@
 """Trainer's accelerator "hpu"."""
 
-from typing import Any
-
 import habana_frameworks.torch.core as htcore
 from lightning_habana import roots
 from lightning_habana.accelerators import HPUDevices
@@ -12,17 +10,6 @@ class HPUAccelerator(HPUDevices, roots.pytorch("accelerators").Accelerator):  # 
     """`Trainer(accelerator=HPUAccelerator())`, which is `Trainer(accelerator="hpu")`."""
 
     wrong_device = roots.MisconfigurationException
-
-    def get_device_stats(self, device: Any) -> dict[str, Any]:
-        """The ten statistics of the device's memory manager, in bytes and counts."""
-        return resources.get_device_stats(device)
-
-    @staticmethod
-    def is_fp8_available() -> tuple[bool, str]:
-        """Whether the generation has float8, and the reason if not."""
-        return resources.is_fp8_available()
-
-    @staticmethod
-    def is_lazy() -> bool:
-        """Whether the process is in lazy mode."""
-        return htcore.is_lazy()
+    get_device_stats = staticmethod(resources.get_device_stats)
+    is_fp8_available = staticmethod(resources.is_fp8_available)
+    is_lazy = staticmethod(htcore.is_lazy)

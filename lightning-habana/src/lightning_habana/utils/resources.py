@@ -95,6 +95,6 @@ def _parse_hpus(devices: int | str | None) -> int | None:
     return count
 
 
-def parallel_devices(count: int | None) -> list[torch.device]:
+def parallel_devices(devices: int | None) -> list[torch.device]:
     """A device for each process. None of them has an index: a process means its own module by every one."""
-    return [torch.device("hpu")] * (device_count() if count is None else count)
+    return [torch.device("hpu")] * (device_count() if devices is None else devices)

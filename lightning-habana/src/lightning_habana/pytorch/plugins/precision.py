@@ -1,7 +1,5 @@
 """Trainer's precision on hpu."""
 
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +20,6 @@ class HPUPrecisionPlugin(HPUAutocast, roots.pytorch("plugins.precision").MixedPr
 
     allowed: tuple[str, ...] = ("32", "32-true", "bf16", "bf16-mixed", "fp8", "16-mixed")
     measured: torch.nn.Module | None = None  # by Neural Compressor, until its statistics are written
-
-    @contextmanager
-    def forward_context(self) -> Generator[None, None, None]:  # type: ignore[override]
-        """What a step runs under."""
-        with self.autocast_context_manager():
-            yield
 
     def convert_modules(
         self,
