@@ -17,9 +17,7 @@ _HOST_OPERATORS = frozenset({"cond", "while_loop", "scan", "run_and_save_rng_sta
 
 def values_of(node: fx.Node) -> Iterator[torch.Tensor]:
     """The tensors that the node returned while it was traced."""
-    for value in tree_iter(node.meta.get("val")):
-        if isinstance(value, torch.Tensor):
-            yield value
+    return (value for value in tree_iter(node.meta.get("val")) if isinstance(value, torch.Tensor))
 
 
 def is_compute(node: fx.Node) -> bool:
