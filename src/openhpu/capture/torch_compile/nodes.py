@@ -63,14 +63,11 @@ def constants(module: fx.GraphModule) -> Iterator[torch.Tensor]:
 def is_dynamic(module: fx.GraphModule) -> bool:
     """Whether sizes of the graph differ from call to call, or are not known."""
     for node in module.graph.nodes:
-        if node.op == "placeholder" and "val" not in node.meta:
-            return True
-        for value in tree_iter(node.meta.get("val")):
-            if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-                return True
-            if node.op == "placeholder" and not isinstance(value, torch.Tensor):
-                return True
-            if isinstance(value, torch.Tensor) and value.layout is torch.strided and free_symbols(value):
+        for value in tree_iter(node.meta.get("val")):  # without one: None
+            if isinstance(value, torch.Tensor):
+                if value.layout is torch.strided and free_symbols(value):
+                    return True
+            elif node.op == "placeholder" or isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
                 return True
     return False
 

@@ -94,8 +94,7 @@ class Linear(torch.nn.Module):
         if FP8GlobalStateManager.is_fp8_enabled():
             return _Product.apply(x, weight, bias, self.fp8_scales, recording)  # type: ignore[no-any-return,no-untyped-call]
         if FP8GlobalStateManager.is_fp8_calibration() and recording:
-            recipe = FP8GlobalStateManager.get_fp8_recipe()
-            forward_dtype = recipe.fp8_format.value[0]
+            forward_dtype = FP8GlobalStateManager.get_fp8_recipe().fp8_format.value[0]
             self.fp8_scales["input"].next(x, forward_dtype)  # type: ignore[operator]
             self.fp8_scales["weight"].next(weight, forward_dtype)  # type: ignore[operator]
         return torch.nn.functional.linear(x, weight, bias)
