@@ -19,13 +19,9 @@ __all__ = [
 # Modules that scripts reach without importing them.
 _MODULES = ("dynamo", "events", "hpex", "hpu")
 _FROM = {
-    "counters": "observe.events",
+    **dict.fromkeys(("counters", "phase", "reset_counters"), "observe.events"),
+    **dict.fromkeys(("recipes", "recompilations", "wait_for_recipes"), "compiler.client.client"),
     "expect": "testing.expect",
-    "phase": "observe.events",
-    "reset_counters": "observe.events",
-    "recipes": "compiler.client.client",
-    "recompilations": "compiler.client.client",
-    "wait_for_recipes": "compiler.client.client",
 }
 
 

@@ -69,8 +69,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return launch.run(script, options)
     except launch.UsageError as error:
-        print(f"openhpu run: {error}", file=sys.stderr)
-        return 2
+        return _failed(2, f"run: {error}")
+
+
+def _failed(code: int, why: str) -> int:
+    print(f"openhpu {why}", file=sys.stderr)
+    return code
 
 
 def _trace(files: list[str], output: str | None) -> int:
@@ -91,16 +95,13 @@ def _trace(files: list[str], output: str | None) -> int:
             return 0
         document = merge.merge([Path(file) for file in files[1:]])
     except reading.TraceError as error:
-        print(f"openhpu trace: {error}", file=sys.stderr)
-        return 2
+        return _failed(2, f"trace: {error}")
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        print(f"openhpu trace: an event of {', '.join(files)} is not one of a trace: {error!r}", file=sys.stderr)
-        return 2
+        return _failed(2, f"trace: an event of {', '.join(files)} is not one of a trace: {error!r}")
     try:
         Path(str(output)).write_text(json.dumps(document))
     except OSError as error:
-        print(f"openhpu trace: {output} can't be written: {error.strerror}", file=sys.stderr)
-        return 1
+        return _failed(1, f"trace: {output} can't be written: {error.strerror}")
     return 0
 
 
@@ -111,8 +112,7 @@ def _calibrate() -> int:
     try:
         found = product_rule.calibrate()
     except (RuntimeError, OSError) as error:
-        print(f"openhpu calibrate: {error}", file=sys.stderr)
-        return 1
+        return _failed(1, f"calibrate: {error}")
     print("\n".join(product_rule.described(found)))
     print(f"Written to {product_rule.file()}, which later processes read.")
     return 0

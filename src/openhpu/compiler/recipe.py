@@ -96,13 +96,11 @@ def _reason(error: Exception) -> str:
 @contextlib.contextmanager
 def _quietly(threads: int) -> Iterator[None]:
     """With so many threads. Inductor's warnings do not help a user who did not ask for Inductor."""
-    logger, before = logging.getLogger("torch"), torch.get_num_threads()
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    torch.set_num_threads(threads)
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            yield
-    finally:
-        torch.set_num_threads(before)
-        logger.setLevel(level)
+    logger = logging.getLogger("torch")
+    with contextlib.ExitStack() as stack:
+        stack.callback(logger.setLevel, logger.level)
+        stack.callback(torch.set_num_threads, torch.get_num_threads())
+        stack.enter_context(warnings.catch_warnings(action="ignore"))
+        logger.setLevel(logging.ERROR)
+        torch.set_num_threads(threads)
+        yield

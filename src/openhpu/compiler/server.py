@@ -20,7 +20,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -154,17 +154,8 @@ def _answer(job: Job, work: Path) -> Answer:
 
 def _idly(function: Callable[[], T]) -> T:
     """Call it on a thread that is idle. A thread can't take its policy back, so each call has one of its own."""
-    result: Future[T] = Future()
-
-    def run() -> None:
-        _be_idle()
-        try:
-            result.set_result(function())
-        except BaseException as error:
-            result.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return result.result()
+    with ThreadPoolExecutor(1, initializer=_be_idle) as thread:
+        return thread.submit(function).result()
 
 
 def _recipe(description: Description, key: str, caches: list[DiskCache], folder: Path) -> tuple[Manifest, Path]:

@@ -37,6 +37,12 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
     return index
 
 
+def opened_index(device: Any) -> int:
+    """The index that `device` means, after a device was opened if none was."""
+    lifecycle._lazy_init()
+    return _get_device_index(device, optional=True)
+
+
 def check_index(index: int) -> None:
     """RuntimeError unless a device with this index exists."""
     lifecycle.configure()

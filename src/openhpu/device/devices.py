@@ -7,7 +7,7 @@ import torch
 
 from openhpu import _C, settings
 from openhpu.device import lifecycle
-from openhpu.device.arguments import DeviceArgument, _get_device_index
+from openhpu.device.arguments import DeviceArgument, _get_device_index, opened_index
 
 __all__ = [
     "DeviceProperties", "can_device_access_peer", "current_device", "device", "device_count", "device_of",
@@ -77,8 +77,7 @@ def synchronize(device: DeviceArgument = None) -> None:
 
     Files of graphs that the environment asks for (GRAPH_VISUALIZATION) are written then, too.
     """
-    lifecycle._lazy_init()
-    _C.synchronize(_get_device_index(device, optional=True))
+    _C.synchronize(opened_index(device))
     if _C.has_compile_requests():
         from openhpu.compiler.client import dumps
 

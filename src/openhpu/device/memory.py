@@ -7,12 +7,8 @@ import torch
 from openhpu import _C, settings
 from openhpu._machine import device_memory
 from openhpu.device import lifecycle
-from openhpu.device.arguments import DeviceArgument, _get_device_index
-from openhpu.device.memory_history import (
-    _dump_snapshot as _dump_snapshot,
-    _record_memory_history as _record_memory_history,
-    _snapshot as _snapshot,
-)
+from openhpu.device.arguments import DeviceArgument, _get_device_index, opened_index
+from openhpu.device.memory_history import _dump_snapshot, _record_memory_history, _snapshot  # noqa: F401
 from openhpu.observe.smi import publisher
 
 __all__ = [
@@ -40,8 +36,7 @@ _SIZES = frozenset({"Limit", "InUse", "MaxInUse", "MaxAllocSize"})
 def memory_stats(device: DeviceArgument = None) -> dict[str, int]:
     """The ten statistics of Gaudi's memory manager: Limit, InUse, MaxInUse and MaxAllocSize in bytes, NumAllocs,
     NumFrees, ActiveAllocs, TotalSystemAllocs, TotalSystemFrees and TotalActiveAllocs as counts."""
-    lifecycle._lazy_init()
-    return _C.memory_stats(_get_device_index(device, optional=True))
+    return _C.memory_stats(opened_index(device))
 
 
 def _stat(key: str, device: DeviceArgument) -> int:
@@ -56,8 +51,7 @@ def _get_hlml_shared_object_name(device: DeviceArgument = None) -> str:
     Three unsigned 64-bit numbers: version (1), seconds since 1970, bytes in use; renewed twice a second. Empty where
     OPENHPU_SMI_FOLDER=off, or where the folder can't be written.
     """
-    lifecycle._lazy_init()
-    return publisher.hlml_name(_get_device_index(device, optional=True))
+    return publisher.hlml_name(opened_index(device))
 
 
 def memory_allocated(device: DeviceArgument = None) -> int:

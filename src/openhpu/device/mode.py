@@ -4,6 +4,7 @@ The variable is read once: at the import of habana_frameworks.torch, or at the f
 ignored with a warning, as on a Gaudi.
 """
 
+import contextlib
 import os
 import warnings
 from collections.abc import Callable
@@ -46,11 +47,9 @@ def check() -> None:
     global _warned
     if _requested is None or _warned or os.environ.get(_VARIABLE) == _text:
         return
-    try:
+    with contextlib.suppress(settings.SettingError):  # a value that is not allowed is ignored like any other
         if settings.get(_VARIABLE) == _requested:
             return
-    except settings.SettingError:
-        pass  # ignored like any other value
     _warned = True
     warnings.warn(
         f"{_VARIABLE} was changed to {os.environ.get(_VARIABLE)} after the mode had been read as {_requested}, and the "

@@ -4,6 +4,7 @@
 later process reads it before its first product. So the choice never changes within a process.
 """
 
+import contextlib
 import json
 import time
 from collections.abc import Iterable
@@ -41,13 +42,11 @@ def choose() -> None:
     A file of another processor, of another PyTorch, or one that can't be read is passed over.
     """
     _C.set_product_rule(settings.get("OPENHPU_PRODUCTS"))
-    try:
+    with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
         kept = folders.read_object(file())
         bounds = [kept["from"][kind] for kind in KINDS]
         if kept["made for"] == _machine() and all(type(bound) is int and 0 < bound <= NEVER for bound in bounds):
             _C.set_product_bounds(*bounds)
-    except (OSError, ValueError, TypeError, LookupError):
-        return
 
 
 def calibrate() -> dict[str, int]:

@@ -9,7 +9,7 @@ import torch
 
 from openhpu import _C
 from openhpu.device import lifecycle
-from openhpu.device.arguments import DeviceArgument, _get_device_index
+from openhpu.device.arguments import DeviceArgument, _get_device_index, opened_index
 
 __all__ = [
     "Event", "Stream", "StreamContext", "current_stream", "default_stream", "get_stream_info", "record_stream",
@@ -42,8 +42,7 @@ class Event(torch.Event, metaclass=_EventType):
         interprocess: bool = False,
         device: DeviceArgument = None,
     ) -> torch.Event:
-        lifecycle._lazy_init()
-        where = torch.device("hpu", _get_device_index(device, optional=True))
+        where = torch.device("hpu", opened_index(device))
         kind = torch.Event if cls is Event else cls
         return torch.Event.__new__(
             kind, device=where, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess

@@ -38,12 +38,11 @@ _ALIGNMENT = 1024  # bytes, of DeepSpeed's own buffers; what a disk asks for is 
 
 def install() -> None:
     """Have DeepSpeed patched when it is imported. Imports nothing of it."""
-    after_import("deepspeed.accelerator.hpu_accelerator", _operators_of_hosts)
-    after_import("deepspeed.accelerator.hpu_accelerator", _waits)
+    after_import("deepspeed.accelerator.hpu_accelerator", _operators_of_hosts_and_waits)
     after_import("deepspeed.ops.op_builder.hpu.fused_adam", _adam_as_elsewhere)
 
 
-def _operators_of_hosts() -> None:
+def _operators_of_hosts_and_waits() -> None:
     accelerator: Any = importlib.import_module("deepspeed.accelerator.hpu_accelerator").HPU_Accelerator
     find = accelerator._lazy_init_class_dict
 
@@ -56,10 +55,6 @@ def _operators_of_hosts() -> None:
             self.class_dict.setdefault("PinMemoryBuilder", pinned)
 
     accelerator._lazy_init_class_dict = _lazy_init_class_dict
-
-
-def _waits() -> None:
-    accelerator: Any = importlib.import_module("deepspeed.accelerator.hpu_accelerator").HPU_Accelerator
     accelerator.resolves_data_dependency = lambda self: False
     accelerator.Stream = property(lambda self: _default_stream)
 

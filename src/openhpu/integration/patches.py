@@ -59,22 +59,14 @@ from openhpu.observe.profiler import debug_activities, tables
 
 def apply() -> None:
     """Apply every patch, once, when the device is registered."""
-    _seeding()
+    for patch in _patches:
+        patch()
     _tensor_names()
-    _threads()
     _foreach()
-    _device_type_probe()
-    _sparse_new()
-    _printing()
-    _storage_addresses()
-    _fake_autocast()
     _fake_strides()
     _compile_support()
     _monitored_barrier()
     _profiled_events()
-    _profiler_begin_and_end()
-    _debug_activities()
-    _nvtx()
     _one_card_of_accelerate()
     namespace.install()  # torch.ops.hpu, an attribute that PyTorch would make when it is asked for
     fused_optimizers.install()  # a public hook of torch.optim, no patch
@@ -98,6 +90,14 @@ def _around(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
     return put
 
 
+_patches: list[Callable[[], None]] = []  # for `apply`
+
+
+def _patch(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
+    """Decorator: `_around` this function of PyTorch's, from `apply` on."""
+    return lambda function: _patches.append(lambda: _around(owner, name)(function))
+
+
 def _moved_gradients() -> None:
     """In lazy mode an operand on the CPU is moved, and its gradient comes back: see csrc/call/MovedOperands.
 
@@ -112,14 +112,12 @@ def _moved_gradients() -> None:
     torch.autograd._engine_run_backward = torch.autograd.graph._engine_run_backward  # type: ignore[attr-defined]
 
 
-def _seeding() -> None:
+@_patch(torch.random, "_seed_custom_device")
+def _seed(original: Any, seed: int) -> None:
     """torch.manual_seed and torch.seed know the devices by name, and hpu is not among them. Both call this."""
-
-    @_around(torch.random, "_seed_custom_device")
-    def seed(original: Any, seed: int) -> None:
-        if not hpu._is_in_bad_fork():
-            hpu.manual_seed_all(seed)
-        original(seed)
+    if not hpu._is_in_bad_fork():
+        hpu.manual_seed_all(seed)
+    original(seed)
 
 
 def _tensor_names() -> None:
@@ -159,13 +157,11 @@ def _tensor_names() -> None:
     sequence.is_hpu = property(lambda self: self.data.device.type == "hpu", doc="Whether the data is on an hpu device.")
 
 
-def _threads() -> None:
+@_patch(torch, "set_num_threads")
+def _set_num_threads(original: Any, nthreads: int, /) -> None:
     """The device's worker runs kernels with as many threads as torch.set_num_threads allows on the host."""
-
-    @_around(torch, "set_num_threads")
-    def set_num_threads(original: Any, nthreads: int, /) -> None:
-        original(nthreads)
-        _C.set_num_threads(nthreads)
+    original(nthreads)
+    _C.set_num_threads(nthreads)
 
 
 def _foreach() -> None:
@@ -179,60 +175,53 @@ def _foreach() -> None:
     module._get_foreach_kernels_supported_devices = _foreach_utils._get_foreach_kernels_supported_devices
 
 
-def _device_type_probe() -> None:
-    """These two know devices by name; without hpu, DistributedDataParallel rejects torch.device("hpu")."""
-
-    @_around(torch._utils, "_get_available_device_type")
-    def probe(original: Any) -> str | None:
-        found: str | None = original()
-        return "hpu" if found is None and hpu.is_available() else found
-
-    @_around(torch._utils, "_get_device_attr")
-    def attribute(original: Any, get_member: Any) -> Any:
-        return get_member(hpu) if torch._utils._get_available_device_type() == "hpu" else original(get_member)
+@_patch(torch._utils, "_get_available_device_type")
+def _available_device_type(original: Any) -> str | None:
+    """It knows devices by name; without hpu, DistributedDataParallel rejects torch.device("hpu")."""
+    found: str | None = original()
+    return "hpu" if found is None and hpu.is_available() else found
 
 
-def _sparse_new() -> None:
+@_patch(torch._utils, "_get_device_attr")
+def _device_attribute(original: Any, get_member: Any) -> Any:
+    """It knows devices by name, too."""
+    return get_member(hpu) if torch._utils._get_available_device_type() == "hpu" else original(get_member)
+
+
+@_patch(torch.Tensor, "new")
+def _new_sparse(original: Any, self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     """Tensor.new, which sparse optimizers use, knows sparse tensors by device name and refuses hpu's."""
-
-    @_around(torch.Tensor, "new")
-    def new(original: Any, self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        if self.layout is torch.sparse_coo and self.device.type == "hpu" and not kwargs:
-            if not args:
-                return torch.sparse_coo_tensor(size=(0,), dtype=self.dtype, device=self.device)  # type: ignore[call-arg]
-            return torch.sparse_coo_tensor(*args, dtype=self.dtype, device=self.device)
-        return original(self, *args, **kwargs)  # type: ignore[no-any-return]
+    if self.layout is torch.sparse_coo and self.device.type == "hpu" and not kwargs:
+        if not args:
+            return torch.sparse_coo_tensor(size=(0,), dtype=self.dtype, device=self.device)  # type: ignore[call-arg]
+        return torch.sparse_coo_tensor(*args, dtype=self.dtype, device=self.device)
+    return original(self, *args, **kwargs)  # type: ignore[no-any-return]
 
 
-def _printing() -> None:
+@_patch(importlib.import_module("torch._tensor_str"), "_tensor_str")
+def _text(original: Any, self: torch.Tensor, indent: int) -> str:
     """A tensor's text is made by double operators on its device: CPU fallbacks, and a wait for each. Read it once."""
-
-    @_around(importlib.import_module("torch._tensor_str"), "_tensor_str")
-    def text(original: Any, self: torch.Tensor, indent: int) -> str:
-        if self.device.type == "hpu" and self.layout is torch.strided and not self.is_nested:
-            self = self.detach().cpu()
-        return original(self, indent)  # type: ignore[no-any-return]
+    if self.device.type == "hpu" and self.layout is torch.strided and not self.is_nested:
+        self = self.detach().cpu()
+    return original(self, indent)  # type: ignore[no-any-return]
 
 
-def _storage_addresses() -> None:
-    """These take a storage without memory for an invalid one, before its materializer is asked (lazy mode)."""
-    for name in ("data_ptr", "resize_", "_write_file", "copy_", "fill_"):
+for _name in ("data_ptr", "resize_", "_write_file", "copy_", "fill_"):
 
-        @_around(torch.UntypedStorage, name)
-        def with_memory(original: Any, *args: Any, **kwargs: Any) -> Any:
-            for one in (*args, *kwargs.values()):  # and what is copied from
-                if isinstance(one, torch.UntypedStorage) and one.device.type == "hpu":
-                    _C.require_storage(one)
-            return original(*args, **kwargs)
+    @_patch(torch.UntypedStorage, _name)
+    def _with_memory(original: Any, *args: Any, **kwargs: Any) -> Any:
+        """These take a storage without memory for an invalid one, before its materializer is asked (lazy mode)."""
+        for one in (*args, *kwargs.values()):  # and what is copied from
+            if isinstance(one, torch.UntypedStorage) and one.device.type == "hpu":
+                _C.require_storage(one)
+        return original(*args, **kwargs)
 
 
-def _fake_autocast() -> None:
+@_patch(fake_tensor.FakeTensorMode, "__init__")
+def _init_fake_mode(original: Any, *args: Any, **kwargs: Any) -> None:
     """Autocast's lists are registered before the first operator, and fake tensors alone never come to one."""
-
-    @_around(fake_tensor.FakeTensorMode, "__init__")
-    def init(original: Any, *args: Any, **kwargs: Any) -> None:
-        autocast_lists.install()
-        original(*args, **kwargs)
+    autocast_lists.install()
+    original(*args, **kwargs)
 
 
 def _fake_strides() -> None:
@@ -305,7 +294,8 @@ def _profiled_events() -> None:
 
     @_around(util, "_build_table")
     def table(original: Any, events: Any, sort_by: str | None = None, *args: Any, **kwargs: Any) -> str:
-        return original(events, tables.device_key(sort_by), *args, **kwargs)  # type: ignore[no-any-return]
+        key = sort_by and sort_by.replace("hpu", "device")  # "self_hpu_time_total" is "self_device_time_total"
+        return original(events, key, *args, **kwargs)  # type: ignore[no-any-return]
 
     @_around(util.EventList, "export_stacks")
     def stacks(original: Any, self: Any, path: str, metric: str) -> None:
@@ -326,59 +316,56 @@ def _profiled_events() -> None:
     util.FunctionEvent.self_device_time_total = property(self_device_time_total, doc=self_time.__doc__)
 
 
-def _profiler_begin_and_end() -> None:
-    """The end of a profile waits for the device, where an operator's error may come up. PyTorch then leaves the
-    profiler on, and what was recorded is lost. It is lost silently where one begins within another, or ends in another
-    thread."""
-    profile: Any = importlib.import_module("torch.autograd.profiler").profile
-
-    @_around(profile, "_prepare_trace")
-    def prepare(original: Any, self: Any) -> None:
-        if self.use_device == "hpu" and torch.autograd._profiler_enabled():
-            raise RuntimeError(
-                "A profile with ProfilerActivity.HPU was to begin while another one is recorded, which would be lost. "
-                "End that one first, or mark the part with torch.profiler.record_function."
-            )
-        original(self)
-
-    @_around(profile, "_start_trace")
-    def start(original: Any, self: Any) -> None:
-        original(self)
-        self._hpu_thread = threading.get_ident()
-
-    @_around(profile, "__exit__")
-    def end(original: Any, self: Any, *exception: Any) -> Any:
-        begun_in = getattr(self, "_hpu_thread", None)
-        if begun_in not in (None, threading.get_ident()) and not torch.autograd._profiler_enabled():
-            raise RuntimeError("The profile was begun in another thread: end it there.")
-        try:
-            return original(self, *exception)
-        except BaseException:
-            if self.use_device == "hpu" and self.enabled and self.kineto_results is None:
-                with contextlib.suppress(Exception):
-                    original(self, *exception)
-            raise
+# The end of a profile waits for the device, where an operator's error may come up. PyTorch then leaves the profiler on,
+# and what was recorded is lost. It is lost silently where one begins within another, or ends in another thread.
+_profile: Any = importlib.import_module("torch.autograd.profiler").profile
 
 
-def _debug_activities() -> None:
+@_patch(_profile, "_prepare_trace")
+def _prepare_profile(original: Any, self: Any) -> None:
+    if self.use_device == "hpu" and torch.autograd._profiler_enabled():
+        raise RuntimeError(
+            "A profile with ProfilerActivity.HPU was to begin while another one is recorded, which would be lost. "
+            "End that one first, or mark the part with torch.profiler.record_function."
+        )
+    original(self)
+
+
+@_patch(_profile, "_start_trace")
+def _start_profile(original: Any, self: Any) -> None:
+    original(self)
+    self._hpu_thread = threading.get_ident()
+
+
+@_patch(_profile, "__exit__")
+def _end_profile(original: Any, self: Any, *exception: Any) -> Any:
+    begun_in = getattr(self, "_hpu_thread", None)
+    if begun_in not in (None, threading.get_ident()) and not torch.autograd._profiler_enabled():
+        raise RuntimeError("The profile was begun in another thread: end it there.")
+    try:
+        return original(self, *exception)
+    except BaseException:
+        if self.use_device == "hpu" and self.enabled and self.kineto_results is None:
+            with contextlib.suppress(Exception):
+                original(self, *exception)
+        raise
+
+
+@_patch(importlib.import_module("torch.profiler.profiler").profile, "__init__")
+def _init_profile(original: Any, *args: Any, **kwargs: Any) -> None:
     """Gaudi's torch.profiler.profile takes `debug_activities`, and PyTorch's refuses it."""
-
-    @_around(importlib.import_module("torch.profiler.profiler").profile, "__init__")
-    def init(original: Any, *args: Any, **kwargs: Any) -> None:
-        debug_activities.check(kwargs.pop("debug_activities", None))
-        original(*args, **kwargs)
+    debug_activities.check(kwargs.pop("debug_activities", None))
+    original(*args, **kwargs)
 
 
-def _nvtx() -> None:
+@_patch(importlib.import_module("torch.autograd.profiler").emit_nvtx, "__enter__")
+def _enter_nvtx(original: Any, self: Any) -> Any:
     """emit_nvtx writes marks for NVIDIA's tools, and fails without them; scripts have it around a training loop."""
-
-    @_around(importlib.import_module("torch.autograd.profiler").emit_nvtx, "__enter__")
-    def enter(original: Any, self: Any) -> Any:
-        if self.enabled and not torch.cuda.is_available():
-            warnings.warn(
-                "torch.autograd.profiler.emit_nvtx marks nothing: there is no CUDA device. Use torch.profiler.profile "
-                "with ProfilerActivity.HPU, or HABANA_PROFILE=1.",
-                stacklevel=3,
-            )
-            self.enabled = False
-        return original(self)
+    if self.enabled and not torch.cuda.is_available():
+        warnings.warn(
+            "torch.autograd.profiler.emit_nvtx marks nothing: there is no CUDA device. Use torch.profiler.profile "
+            "with ProfilerActivity.HPU, or HABANA_PROFILE=1.",
+            stacklevel=3,
+        )
+        self.enabled = False
+    return original(self)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from openhpu import _C, settings
 
-_LINES = Path(__file__).with_name("autocast.tsv").read_text(encoding="utf-8").splitlines()[1:]
-LOWER_PRECISION, FP32, PROMOTE = (tuple(line.split("\t")[1].split()) for line in _LINES)
+_, *_ROWS = settings.table.rows_beside(__file__, "autocast.tsv")
+LOWER_PRECISION, FP32, PROMOTE = (tuple(names.split()) for _, names in _ROWS)
 
 # Python's names of operators, which Gaudi's own lists contain.
 _SPELLINGS = {"iadd": "add", "truediv": "true_divide"}

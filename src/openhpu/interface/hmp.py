@@ -119,7 +119,6 @@ def _new_name(value: Any) -> Any:
 def _is_castable(value: Any) -> bool:
     return (
         isinstance(value, torch.Tensor)
-        and value.is_floating_point()
         and value.device.type == "hpu"
         and value.dtype in (torch.float32, torch.bfloat16, torch.float16)
     )

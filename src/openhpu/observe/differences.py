@@ -6,7 +6,6 @@ tests run an example of each row at both levels.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from openhpu import settings
 from openhpu.observe import events
@@ -33,8 +32,7 @@ class Difference:
     event: str
 
 
-_LINES = Path(__file__).with_name("differences.tsv").read_text(encoding="utf-8").splitlines()
-DIFFERENCES = tuple(Difference(*line.split("\t")) for line in _LINES[1:])
+DIFFERENCES = tuple(Difference(*row) for row in settings.table.rows_beside(__file__, "differences.tsv")[1:])
 
 BY_KIND = {row.kind: row for row in DIFFERENCES}
 

@@ -4,18 +4,7 @@
 `make docs` puts the rows into `docs/environment.md`. The rows themselves are in `variables.tsv`.
 """
 
-from openhpu.settings.access import (
-    check_environment as check_environment,
-    get as get,
-    is_set as is_set,
-    is_strict as is_strict,
-    overridden as overridden,
-    override as override,
-)
-from openhpu.settings.chosen_devices import (
-    DeviceSetup as DeviceSetup,
-    device_setup as device_setup,
-    machine_modules as machine_modules,
-)
+from openhpu.settings.access import check_environment, get, is_set, is_strict, overridden, override  # noqa: F401
+from openhpu.settings.chosen_devices import DeviceSetup, device_setup, machine_modules  # noqa: F401
 from openhpu.settings.kinds import Setting as Setting, SettingError as SettingError
 from openhpu.settings.table import ROWS as ROWS, find as find

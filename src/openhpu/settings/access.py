@@ -56,16 +56,13 @@ def override(name: str, value: Any) -> None:
 @contextmanager
 def overridden(name: str, value: Any) -> Iterator[None]:
     """`override` for the length of a with block."""
-    missing = object()
-    before = _overrides.get(name, missing)
+    before = {name: _overrides[name]} if name in _overrides else {}
     override(name, value)
     try:
         yield
     finally:
-        if before is missing:
-            _overrides.pop(name, None)
-        else:
-            _overrides[name] = before
+        _overrides.pop(name, None)
+        _overrides.update(before)
 
 
 def check_environment() -> None:

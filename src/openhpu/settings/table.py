@@ -16,8 +16,13 @@ from openhpu.settings.kinds import Kind, Setting
 _EMPTY_IS_A_VALUE = ("text", "choice")
 
 
-def _row(line: str) -> Setting:
-    name, kind, default, allowed, strict, when, meaning, *option = line.split("\t")
+def rows_beside(module: str, name: str) -> list[list[str]]:
+    """The columns of each line of a table (.tsv) that lies beside the file of a module."""
+    return [line.split("\t") for line in Path(module).with_name(name).read_text(encoding="utf-8").splitlines()]
+
+
+def _row(columns: list[str]) -> Setting:
+    name, kind, default, allowed, strict, when, meaning, *option = columns
     choices = tuple(allowed.split(",")) if kind.startswith("choice") else ()
     low, high = (int(n) if n else None for n in ("" if choices else allowed).partition("..")[::2])
     row = Setting(name, cast("Kind", kind), None, when, meaning, bool(when), choices, low, high, *option)
@@ -25,8 +30,7 @@ def _row(line: str) -> Setting:
     return replace(row, default=value, strict=row.parse(strict) if strict else None)
 
 
-_LINES = Path(__file__).with_name("variables.tsv").read_text(encoding="utf-8").splitlines()
-ROWS: tuple[Setting, ...] = tuple(map(_row, _LINES[1:]))
+ROWS: tuple[Setting, ...] = tuple(map(_row, rows_beside(__file__, "variables.tsv")[1:]))
 _BY_NAME = {row.name: row for row in ROWS}
 _FAMILIES = tuple(row for row in ROWS if row.name.endswith("*"))
 

@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from openhpu.observe.insight.observed import changed, fallback, plural, recompilation
-
-_MOST_LINES = 10  # of one kind, in a message
+from openhpu.observe.insight.observed import changed, fallback, plural, recompilation, shortened
 
 
 class ExpectationError(AssertionError):
@@ -126,9 +124,9 @@ class Record:
             later = [f"a new graph, which begins at {line}" for steps, line in self.graphs if is_late(steps)]
             later += [f"a recompilation: {what}" for steps, what in self.recompilations if is_late(steps)]
             since = f" after {plural(after_steps, 'step')}" if after_steps else ""
-            found += [f"compiled{since}: {one}" for one in _shortened(later)]
+            found += [f"compiled{since}: {one}" for one in shortened(later)]
         if wanted.max_graphs is not None and len(self.graphs) > wanted.max_graphs:
-            lines = "".join(f"\n    begins at {line}" for line in _shortened([line for _, line in self.graphs]))
+            lines = "".join(f"\n    begins at {line}" for line in shortened([line for _, line in self.graphs]))
             found.append(f"{plural(len(self.graphs), 'new graph')}, expected at most {wanted.max_graphs}:{lines}")
         if wanted.max_memory is not None and self.peak_bytes > wanted.max_memory:
             found.append(f"the device's memory reached {self.peak_bytes} bytes, expected at most {wanted.max_memory}")
@@ -194,12 +192,7 @@ def expect(**expectations: Any) -> Iterator[Record]:
 
 
 def _listed(what: str, counted: Counter[tuple[str, str]]) -> list[str]:
-    return _shortened([f"{op} {what} at {line}, {plural(n, 'time')}" for (op, line), n in counted.most_common()])
-
-
-def _shortened(lines: list[str]) -> list[str]:
-    more = len(lines) - _MOST_LINES
-    return lines if more <= 0 else [*lines[:_MOST_LINES], f"and {more} more"]
+    return shortened([f"{op} {what} at {line}, {plural(n, 'time')}" for (op, line), n in counted.most_common()])
 
 
 def _rows(counted: Counter[tuple[str, str]]) -> list[dict[str, Any]]:

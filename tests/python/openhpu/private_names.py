@@ -48,7 +48,7 @@ def _names(tree: ast.AST) -> Iterator[str]:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Attribute) and node not in inner:
             names = [_dotted(node, imported)]
-        elif isinstance(node, ast.Call) and _dotted(node.func, {}) in ("mock.patch.object", "_around"):
+        elif isinstance(node, ast.Call) and _dotted(node.func, {}) in ("mock.patch.object", "_around", "_patch"):
             owner, name, *_ = node.args
             names = [f"{_dotted(owner, imported)}.{name.value}"] if isinstance(name, ast.Constant) else []
         elif isinstance(node, ast.Call) and _dotted(node.func, {}) == "mock.patch.multiple":

@@ -90,18 +90,17 @@ class CompiledGraph:
             return self._eager()
         order = list(self._module.graph.nodes)
         fixed = nodes.host_constants(self._module)
-        eager: dict[fx.Node, str] = {}
+        eager: set[fx.Node] = set()
         for node in order:
             node.meta["openhpu_node"] = node.name
             if node.op in ("call_function", "call_module") and node not in self._on_host:
                 why = self._refused.get(node.name) or nodes.why_eager(node, self.device, fixed)
                 if why:
-                    eager[node] = why
-        for node, why in eager.items():
-            self.layout.eager[nodes.name_of(node)] += 1
-            self.layout.reasons[nodes.name_of(node)] = why
-            if not self._options.use_eager_fallback:
-                raise self._error(node, why)
+                    eager.add(node)
+                    self.layout.eager[nodes.name_of(node)] += 1
+                    self.layout.reasons[nodes.name_of(node)] = why
+                    if not self._options.use_eager_fallback:
+                        raise self._error(node, why)
         apart = self._on_host.union(eager)
         compute = [node for node in order if nodes.is_compute(node) and node not in apart and node not in fixed]
         if not compute:

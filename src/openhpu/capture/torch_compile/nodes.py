@@ -17,9 +17,7 @@ _HOST_OPERATORS = frozenset({"cond", "while_loop", "scan", "run_and_save_rng_sta
 
 def values_of(node: fx.Node) -> Iterator[torch.Tensor]:
     """The tensors that the node returned while it was traced."""
-    for value in tree_iter(node.meta.get("val")):
-        if isinstance(value, torch.Tensor):
-            yield value
+    return (value for value in tree_iter(node.meta.get("val")) if isinstance(value, torch.Tensor))
 
 
 def is_compute(node: fx.Node) -> bool:
@@ -65,14 +63,11 @@ def constants(module: fx.GraphModule) -> Iterator[torch.Tensor]:
 def is_dynamic(module: fx.GraphModule) -> bool:
     """Whether sizes of the graph differ from call to call, or are not known."""
     for node in module.graph.nodes:
-        if node.op == "placeholder" and "val" not in node.meta:
-            return True
-        for value in tree_iter(node.meta.get("val")):
-            if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-                return True
-            if node.op == "placeholder" and not isinstance(value, torch.Tensor):
-                return True
-            if isinstance(value, torch.Tensor) and value.layout is torch.strided and free_symbols(value):
+        for value in tree_iter(node.meta.get("val")):  # without one: None
+            if isinstance(value, torch.Tensor):
+                if value.layout is torch.strided and free_symbols(value):
+                    return True
+            elif node.op == "placeholder" or isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
                 return True
     return False
 

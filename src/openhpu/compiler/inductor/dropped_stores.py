@@ -26,13 +26,18 @@ def guarded() -> Iterator[None]:
 
     scalar, vector = CppKernel.store, CppVecKernel.store
 
-    def in_order(store: Any) -> Any:
+    def in_order(plain: Any, guarded: Any) -> Any:
         def wrapped(self: Any, name: str, index: Any, value: Any, mode: Any = None) -> None:
-            if mode is None:
-                return store(self, name, index, value)
-            _accumulating.add(self)
-            with mock.patch.object(self, "num_threads", 1):
-                return store(self, name, index, value, mode)
+            variables = _indirect(self, index)
+            adding: Any = contextlib.nullcontext()
+            if mode is not None:
+                _accumulating.add(self)
+                adding = mock.patch.object(self, "num_threads", 1)
+            with adding:
+                if variables:
+                    guarded(self, variables, name, index, value, mode)
+                else:
+                    plain(self, name, index, value, mode)
 
         return wrapped
 
@@ -44,21 +49,14 @@ def guarded() -> Iterator[None]:
 
         return wrapped
 
-    def store(self: Any, name: str, index: Any, value: Any, mode: Any = None) -> None:
-        variables = _indirect(self, index)
-        if not variables:
-            return scalar(self, name, index, value, mode)
+    def store(self: Any, variables: list[Any], name: str, index: Any, value: Any, mode: Any) -> None:
         with mock.patch.object(self, "stores", IndentedBuffer()) as stores:
             scalar(self, name, index, value, mode)
         condition = _condition(map(str, variables))
         for line in stores._lines:
             self.stores.writeline(DeferredLine(name, f"if ({condition}) {line.line}"))  # type: ignore[union-attr]
-        return None
 
-    def store_vector(self: Any, name: str, index: Any, value: Any, mode: Any = None) -> None:
-        variables = _indirect(self, index)
-        if not variables:
-            return vector(self, name, index, value, mode)
+    def store_vector(self: Any, variables: list[Any], name: str, index: Any, value: Any, mode: Any) -> None:
         if not value.is_vec:
             value = self.broadcast(value)
         variable, dtype = self.args.output(name), V.graph.get_dtype(name)
@@ -79,12 +77,11 @@ def guarded() -> Iterator[None]:
             for line in lanes._lines:
                 code.writeline(_guarded_lane(str(line), variable, fixed))
         self.stores.splice(code.map(lambda line: DeferredLine(name, line)))
-        return None
 
     depth, fused_depth = CppKernel.decide_parallel_depth, OuterLoopFusedKernel.decide_parallel_depth
     with (
-        mock.patch.object(CppKernel, "store", in_order(store)),
-        mock.patch.object(CppVecKernel, "store", in_order(store_vector)),
+        mock.patch.object(CppKernel, "store", in_order(scalar, store)),
+        mock.patch.object(CppVecKernel, "store", in_order(vector, store_vector)),
         mock.patch.object(CppKernel, "decide_parallel_depth", on_one_thread(depth)),
         mock.patch.object(OuterLoopFusedKernel, "decide_parallel_depth", on_one_thread(fused_depth)),
     ):

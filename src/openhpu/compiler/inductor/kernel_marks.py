@@ -5,7 +5,6 @@ load and one branch.
 """
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -17,8 +16,6 @@ DECLARATION = """
 extern "C" { __attribute__((visibility("default"))) void (*openhpu_mark_kernel)(const char*) = nullptr; }
 #define OPENHPU_MARK(name) if (openhpu_mark_kernel) openhpu_mark_kernel(name)
 """
-
-_SHIM = re.compile(r"^aoti_torch_cpu_")
 
 
 @contextlib.contextmanager
@@ -38,7 +35,7 @@ def marked() -> Iterator[None]:
             products.ask(self, kernel, args)
             external(self, kernel, args, *rest, **more)
 
-        _around(self, _SHIM.sub("aten::", kernel), call)
+        _around(self, kernel.replace("aoti_torch_cpu_", "aten::"), call)
 
     # An operator without a C function of its own, which the runtime of the recipe looks up.
     def call_looked_up(self: Any, op_overload: Any, *args: Any) -> None:

@@ -49,6 +49,12 @@ def _unscaled(a: Arguments, i: int, dtype: torch.dtype) -> Tensor:
     return -value if a.maximize else value
 
 
+def _decayed(a: Arguments, i: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """A gradient with the weight decay in it, and its parameter."""
+    grad, value = _unscaled(a, i, dtype), a.self[i].to(dtype)
+    return grad + value * a.weight_decay if a.weight_decay else grad, value
+
+
 def _assign(target: Tensor, value: Tensor, found_inf: Tensor | None) -> None:
     if found_inf is not None:
         value = torch.where(found_inf.reshape(()) == 1, target.to(value.dtype), value)
@@ -110,10 +116,7 @@ def _sgd(a: Arguments) -> None:
     """aten::_fused_sgd_ and its overload tensor_lr."""
     for i, param in enumerate(a.self):
         dtype = _computed_in(param.dtype)
-        grad = _unscaled(a, i, dtype)
-        value = param.to(dtype)
-        if a.weight_decay:
-            grad = grad + value * a.weight_decay
+        grad, value = _decayed(a, i, dtype)
         if a.momentum:
             old = a.momentum_buffer_list
             buffer = grad if a.is_first_step else old[i].to(dtype) * a.momentum + grad * (1 - a.dampening)
@@ -129,10 +132,7 @@ def _adagrad(a: Arguments) -> None:
         step = a.state_steps[i].reshape(()).to(torch.float64)
         decayed = (1 + (step - 1) * a.lr_decay).reciprocal() * _coefficient(a.lr, torch.float64)
         rate = stored(decayed.to(dtype))
-        grad = _unscaled(a, i, dtype)
-        value = param.to(dtype)
-        if a.weight_decay:
-            grad = grad + value * a.weight_decay
+        grad, value = _decayed(a, i, dtype)
         total = a.state_sums[i].to(dtype) + grad * grad
         _assign(a.state_sums[i], total, a.found_inf)
         _assign(param, value - rate * grad / (total.sqrt() + a.eps), a.found_inf)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import torch
+from torch._prims_common import make_contiguous_strides_for as contiguous_strides
 
 
 class Geometry(NamedTuple):
@@ -54,16 +55,6 @@ class Geometry(NamedTuple):
             and len(self.sizes) == len(self.strides)
             and all(n >= 0 for n in (*self.sizes, *self.strides))
         )
-
-
-def contiguous_strides(sizes: Iterable[int]) -> tuple[int, ...]:
-    """Strides of a row-major tensor, as torch computes them (a size of 0 counts as 1)."""
-    strides: list[int] = []
-    step = 1
-    for n in reversed(tuple(sizes)):
-        strides.append(step)
-        step *= max(n, 1)
-    return tuple(reversed(strides))
 
 
 def same_strides(sizes: Iterable[int], one: Iterable[int], other: Iterable[int]) -> bool:

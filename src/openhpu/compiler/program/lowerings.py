@@ -20,8 +20,3 @@ def lowering(op: str, description: graph.Description) -> Callable[..., Any] | No
         return found
     overload = graph.operator(op)
     return functools.partial(small_integers.wrapped, overload, found or overload)
-
-
-def takes_tensors(op: str) -> bool:
-    """Whether the function takes a variable number as the 0-dim tensor that brings it, instead of as a symbol."""
-    return op in seeded.FUNCTIONS

@@ -13,10 +13,10 @@ import torch
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
 
 from openhpu.compiler.errors import CannotCompile
-from openhpu.compiler.program import description as graph, float8, views
+from openhpu.compiler.program import description as graph, float8, seeded, views
 from openhpu.compiler.program.description import Argument, Description, NodeDescription
 from openhpu.compiler.program.geometry import Geometry, contiguous_strides, same_strides
-from openhpu.compiler.program.lowerings import lowering, takes_tensors
+from openhpu.compiler.program.lowerings import lowering
 from openhpu.compiler.program.plan import Plan, Slot, make_plan, written_arguments
 from openhpu.compiler.program.sizes import Symbols
 
@@ -267,7 +267,8 @@ class _Writer:
             case "scalar":
                 if self._description["variable"][arg[1]]:
                     name = self._scalar_name(arg[1])
-                    return name if self._hooks and takes_tensors(node["op"]) else f"{name}.item()"
+                    # Its function takes the 0-dim tensor that brings the number, instead of a symbol.
+                    return name if self._hooks and node["op"] in seeded.FUNCTIONS else f"{name}.item()"
                 return _source(self._description["scalars"][arg[1]])
             case "cpu_scalar":
                 return self._cpu_scalar(arg, node)

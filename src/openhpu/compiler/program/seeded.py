@@ -132,19 +132,15 @@ def _sampled(distribution: str) -> Callable[..., Tensor]:
 # By operator. Each function has the arguments of the operator, with 0-dim tensors for the numbers that vary.
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "openhpu::uniform_": uniform_,
-    "openhpu::normal_": _filled("normal"),  # for which Inductor generates one number at a time
+    # Of normal numbers Inductor would generate one at a time.
+    **{f"openhpu::{n}_": _filled(n) for n in ("normal", "exponential", "cauchy", "log_normal", "geometric")},
     "openhpu::bernoulli_.float": bernoulli_,
     "openhpu::bernoulli_.Tensor": _filled("bernoulli_tensor"),
     "openhpu::random_.from": random_from_,
     "openhpu::random_": lambda self, seed, size: random_from_(self, seed, 0, size),
-    "openhpu::exponential_": _filled("exponential"),
-    "openhpu::cauchy_": _filled("cauchy"),
-    "openhpu::log_normal_": _filled("log_normal"),
-    "openhpu::geometric_": _filled("geometric"),
     "openhpu::randperm.generator_out": _filled("permutation"),
     "openhpu::native_dropout": native_dropout,
     "openhpu::rrelu_with_noise": rrelu_with_noise,
-    "openhpu::poisson": _sampled("poisson"),
-    "openhpu::binomial": _sampled("binomial"),
+    **{f"openhpu::{n}": _sampled(n) for n in ("poisson", "binomial")},
     "openhpu::_standard_gamma": _sampled("gamma"),
 }

@@ -54,20 +54,14 @@ class Symbols:
         size.symbols, size.polynomial = self, kept
         return size
 
-    def always_positive(self, polynomial: _Polynomial) -> bool:
-        """Whether it is above zero whatever the symbols are, as far as that is easy to see."""
-        if any(factor < 0 for names, factor in polynomial.items() if names):
-            return False
-        return sum(factor * SMALLEST ** len(names) for names, factor in polynomial.items()) > 0
-
     def note_less(self, low: _Polynomial, high: _Polynomial) -> None:
         """Note that the recipe relies on `low < high`. Raises CannotCompile if no guard can say that."""
-        if self.always_positive(_sum(high, low, -1)):
-            return
         # What both have in common says nothing; a guard's sides have one product of symbols each.
         sides = _sum(high, low, -1)
         positive = {names: factor for names, factor in sides.items() if factor > 0}
         negative = {names: -factor for names, factor in sides.items() if factor < 0}
+        if not any(negative) and sum(factor * SMALLEST ** len(names) for names, factor in sides.items()) > 0:
+            return  # whatever the symbols are
         if max(len([n for n in side if n]) for side in (positive, negative)) > 1:
             raise CannotCompile(f"relies on {_text(low)} < {_text(high)}, which no guard can check")
         self.guards[Guard(_text(negative), _text(positive))] = None

@@ -8,7 +8,7 @@ from dataclasses import asdict, make_dataclass
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map_only
 
 from openhpu.integration.migration import cuda_arguments
 from openhpu.integration.migration.cuda_names import PAGE
@@ -177,8 +177,7 @@ class DataParallel(torch.nn.DataParallel):  # type: ignore[type-arg]
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The module's result for the arguments, whose tensors are moved to the device."""
         device = torch.device("hpu", self.device_ids[0])
-        move = lambda value: value.to(device) if isinstance(value, torch.Tensor) else value  # noqa: E731
-        inputs, kwargs = tree_map(move, (inputs, kwargs))
+        inputs, kwargs = tree_map_only(torch.Tensor, lambda tensor: tensor.to(device), (inputs, kwargs))
         return self.module(*inputs, **kwargs)
 
 

@@ -13,13 +13,13 @@ marked `lowered`, arguments in float32 are cast to autocast's dtype first, as th
 import functools
 import importlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map_only
 
 from openhpu.compiler.program.named import Arguments as Arguments, by_name
+from openhpu.settings.table import rows_beside
 
 NAMESPACE = "hpu"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,8 +44,7 @@ class Row(NamedTuple):
 
 def rows() -> list[Row]:
     """Those of the table."""
-    lines = Path(__file__).with_name("operators.tsv").read_text(encoding="utf-8").splitlines()
-    return [Row(*line.split("\t")) for line in lines[1:]]
+    return [Row(*row) for row in rows_beside(__file__, "operators.tsv")[1:]]
 
 
 def implementation(row: Row) -> Callable[..., Any]:
@@ -57,7 +56,7 @@ def implementation(row: Row) -> Callable[..., Any]:
         function = _named(row.schema, function)
     if family == "optimizer_steps":
         function = torch.no_grad()(function)
-    return (_lowered if row.lowered else _isolated)(function)
+    return _isolated(function, bool(row.lowered))
 
 
 def _named(schema: str, function: Callable[[Arguments], Any]) -> Callable[..., Any]:
@@ -74,30 +73,16 @@ def _named(schema: str, function: Callable[[Arguments], Any]) -> Callable[..., A
     return call
 
 
-def _isolated(function: F) -> F:
-    """Switches autocast off inside the operator, which chooses its own dtypes."""
+def _isolated(function: F, lowered: bool) -> F:
+    """Switches autocast off inside the operator, which chooses its own dtypes; of `lowered` ones after the casts."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if lowered and torch.is_autocast_enabled("hpu"):
+            dtype = torch.get_autocast_dtype("hpu")
+            cast = lambda x: x.to(dtype) if x.dtype is torch.float32 else x  # noqa: E731
+            args, kwargs = tree_map_only(torch.Tensor, cast, (args, kwargs))
         with torch._C._ExcludeDispatchKeyGuard(AUTOCAST):
             return function(*args, **kwargs)
 
     return call  # type: ignore[return-value]
-
-
-def _lowered(function: F) -> F:
-    isolated = _isolated(function)
-
-    @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        if torch.is_autocast_enabled("hpu"):
-            dtype = torch.get_autocast_dtype("hpu")
-            args, kwargs = tree_map(lambda x: _in(dtype, x), (args, kwargs))
-        return isolated(*args, **kwargs)
-
-    return call  # type: ignore[return-value]
-
-
-def _in(dtype: torch.dtype, value: Any) -> Any:
-    """`value`, in `dtype` if it is a tensor in float32."""
-    return value.to(dtype) if isinstance(value, torch.Tensor) and value.dtype is torch.float32 else value

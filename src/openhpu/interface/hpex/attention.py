@@ -66,7 +66,7 @@ class FusedSDPA:
         if alone:
             mask = _whole_mask(a)
             return scaled_dot_product_attention(query, key, value, mask, dropout_p, scale=scale, enable_gqa=grouped)
-        a.q, a.k, a.v = _lowered(query, key, value)
+        a.q, a.k, a.v = lowered(query, key, value)
         with torch._C._ExcludeDispatchKeyGuard(AUTOCAST):
             found = attend(a)
         more = []
@@ -78,10 +78,11 @@ class FusedSDPA:
         return (out, *more) if more else out
 
 
-def _lowered(*tensors: Tensor) -> tuple[Tensor, ...]:
+def lowered(*tensors: Any) -> Any:
+    """The tensors in autocast's dtype where autocast is on; None stays None."""
     if not torch.is_autocast_enabled("hpu"):
         return tensors
-    return tuple(tensor.to(torch.get_autocast_dtype("hpu")) for tensor in tensors)
+    return tuple(tensor if tensor is None else tensor.to(torch.get_autocast_dtype("hpu")) for tensor in tensors)
 
 
 def _window(window: Any) -> Window | None:

@@ -2,8 +2,7 @@
 
 import warnings
 
-from openhpu.device import lifecycle
-from openhpu.device.arguments import DeviceArgument, _get_device_index
+from openhpu.device.arguments import DeviceArgument, opened_index
 from openhpu.observe import events
 from openhpu.observe.smi import publisher
 
@@ -15,8 +14,7 @@ _sync_subscriptions: list[events.Subscription] = []  # none in the mode "default
 
 def utilization(device: DeviceArgument = None) -> int:
     """The share of time, in percent, that `device` ran operators in the last half second, as hl-smi shows it."""
-    lifecycle._lazy_init()
-    return publisher.utilization(_get_device_index(device, optional=True))
+    return publisher.utilization(opened_index(device))
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:

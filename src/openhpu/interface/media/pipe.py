@@ -5,6 +5,7 @@ thread of the pipe is `prefetch_depth` batches ahead. The decoder has more threa
 Gaudi's media pipes (Creating and Executing Media Pipeline).
 """
 
+import contextlib
 import inspect
 import queue
 import threading
@@ -255,10 +256,8 @@ class _Epoch:
     def stop(self) -> None:
         self._stopped.set()
         while self._thread.is_alive():
-            try:
+            with contextlib.suppress(queue.Empty):
                 self._made.get(timeout=0.01)
-            except queue.Empty:
-                continue
 
     def _work(self) -> None:
         while not self._stopped.is_set():

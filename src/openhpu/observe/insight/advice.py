@@ -2,18 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from openhpu.observe.insight import observed
 from openhpu.observe.insight.observed import Document, plural, size, where
+from openhpu.settings.table import rows_beside
 
 _MANY_GRAPHS = 10
 _MUCH_MEMORY = 16 << 20  # a peak below it is small on every device
 _MOST_EVIDENCE = 8
 
-_LINES = Path(__file__).with_name("advice.tsv").read_text(encoding="utf-8").splitlines()
-_TEXTS = {name: (title, text) for name, title, text in (line.split("\t") for line in _LINES)}
+_TEXTS = {name: (title, text) for name, title, text in rows_beside(__file__, "advice.tsv")}
 
 # The name of a text, the evidence (none: it does not apply), and what the text has places for.
 Found = Iterator[tuple[Any, ...]]
@@ -31,7 +30,7 @@ class Advice:
 def advise(document: Document) -> list[Advice]:
     """The advice that a run gives rise to, the most pressing first."""
     advice = []
-    for rule in (_fallbacks, _reads, _shapes, _recompilations, _graphs, _paddings, _memory, _bound):
+    for rule in (_fallbacks, _waits, _recompilations, _graphs, _memory, _bound):
         for name, evidence, *facts in rule(document):
             if evidence:
                 title, text = _TEXTS.get(name, (name, ""))
@@ -52,7 +51,7 @@ def _often(document: Document, name: str) -> list[dict[str, Any]]:
     return [r for r in document[name] if steps >= 2 and r["count"] >= steps / 2]
 
 
-def _reads(document: Document) -> Found:
+def _waits(document: Document) -> Found:
     steps = plural(document["steps"]["count"], "step")
     lines = [
         f"{where(r)}: {r['op']} {plural(r['count'], 'time')} in {steps}, {size(r['bytes'])} in all, waited "
@@ -60,9 +59,6 @@ def _reads(document: Document) -> Found:
         for r in _often(document, "blocking_reads")
     ]
     yield "read", lines
-
-
-def _shapes(document: Document) -> Found:
     yield "shape", [observed.waited(r) for r in _often(document, "shape_waits")]
 
 
@@ -83,9 +79,6 @@ def _graphs(document: Document) -> Found:
             for line, operators, number in observed.by_line(graphs["seen_once"])
         ]
         yield "once", lines, plural(len(graphs["seen_once"]), "graph"), graphs["distinct"]
-
-
-def _paddings(document: Document) -> Found:
     yield "padding", observed.padding(document)
 
 

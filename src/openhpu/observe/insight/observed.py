@@ -129,6 +129,11 @@ def plural(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
+def shortened(lines: list[str]) -> list[str]:
+    """The first ten of them, and how many more there are."""
+    return lines if len(lines) <= 10 else [*lines[:10], f"and {len(lines) - 10} more"]
+
+
 def times(record: dict[str, Any], text: str, one: str = "time") -> str:
     """A line of the script, what it did, and how often."""
     phase = f" in {record['phase']}" if record.get("phase") else ""

@@ -6,8 +6,6 @@ from typing import Any
 from openhpu.observe.insight import observed
 from openhpu.observe.insight.observed import Document
 
-_MAX_LINES = 10
-
 
 def text(documents: list[Document], exit_code: int | None) -> str:
     """The summary of a run; `exit_code`: None while it goes on."""
@@ -124,6 +122,4 @@ def _found(name: str, rows: list[str]) -> Iterator[str]:
     """Nothing where there are none."""
     if rows:
         yield f"{name}:"
-        yield from (f"  {row}" for row in rows[:_MAX_LINES])
-        if len(rows) > _MAX_LINES:
-            yield f"  and {len(rows) - _MAX_LINES} more"
+        yield from (f"  {row}" for row in observed.shortened(rows))

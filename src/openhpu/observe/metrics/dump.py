@@ -1,5 +1,6 @@
 """Metrics as files: on request, and at the events that PT_HPU_METRICS_DUMP_TRIGGERS names."""
 
+import contextlib
 import json
 import os
 import threading
@@ -76,13 +77,11 @@ class _MetricFile:
     def _append(self, text: str, overwrite: int, opening: str) -> None:
         """Write at the end, over the last `overwrite` bytes; a new file begins with `opening`."""
         if self._path is not None:
-            try:
+            with contextlib.suppress(FileNotFoundError):  # somebody has removed it
                 with open(folders.opened(self._path, os.O_RDWR | os.O_NOFOLLOW), "r+", encoding="utf-8") as file:
                     file.seek(max(0, self._path.stat().st_size - overwrite))
                     file.write((",\n" if overwrite else "") + text)
                 return
-            except FileNotFoundError:  # somebody has removed it
-                pass
         made = _make(self._name())
         try:
             with made:

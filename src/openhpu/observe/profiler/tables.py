@@ -16,11 +16,6 @@ class DeviceTypes:
         return getattr(DeviceType, name)  # type: ignore[no-any-return]
 
 
-def device_key(name: str | None) -> str | None:
-    """The attribute of an event that a name of ours means: "self_hpu_time_total" is "self_device_time_total"."""
-    return name.replace("hpu", "device") if isinstance(name, str) else name
-
-
 def note_parts(events: Iterable[Any]) -> None:
     """Tell each event on a device how much of its time the events directly within it take, so that sums count nothing
     twice: a recipe's operators are events, too."""

@@ -21,15 +21,12 @@ COMPILER_TRACK = 0x7FFFFFFE
 COLLECTIVE_STREAM = 1000
 _BEHIND_HOST = 5_000_000  # process numbers are lower: devices come after the host's rows
 
-# Categories that readers of traces know, by the kind of a command.
-CATEGORIES = {
-    "kernel": "kernel", "graph": "kernel", "collective": "kernel", "wait": "cuda_sync",
-    "h2d": "gpu_memcpy", "d2h": "gpu_memcpy", "d2d": "gpu_memcpy",
-}  # fmt: skip
-_COPIES = {"h2d": "Memcpy HtoD", "d2h": "Memcpy DtoH", "d2d": "Memcpy DtoD"}
-_LAUNCHES = {
-    "kernel": "hpuLaunchKernel", "graph": "hpuLaunchGraph", "collective": "hpuLaunchCollective",
-    "wait": "hpuStreamWait", "h2d": "hpuMemcpyAsync", "d2h": "hpuMemcpyAsync", "d2d": "hpuMemcpyAsync",
+# By the kind of a command: its category, as readers of traces know it, the call that issues it, and a copy's name.
+_KINDS = {
+    "kernel": ("kernel", "hpuLaunchKernel", ""), "graph": ("kernel", "hpuLaunchGraph", ""),
+    "collective": ("kernel", "hpuLaunchCollective", ""), "wait": ("cuda_sync", "hpuStreamWait", ""),
+    "h2d": ("gpu_memcpy", "hpuMemcpyAsync", "Memcpy HtoD"), "d2h": ("gpu_memcpy", "hpuMemcpyAsync", "Memcpy DtoH"),
+    "d2d": ("gpu_memcpy", "hpuMemcpyAsync", "Memcpy DtoD"),
 }  # fmt: skip
 
 
@@ -146,7 +143,8 @@ def _events(recorded: Recorded) -> Iterator[Event]:
         # A clock that was set back must not make events of a track cross.
         begin = max(c.begin, c.launch_begin, last.get((c.device, c.stream), 0))
         end = last[c.device, c.stream] = max(c.end, begin)
-        shown, line, launch = _COPIES.get(c.kind, c.name), c.line or None, _LAUNCHES[c.kind]
+        category, launch, copy = _KINDS[c.kind]
+        shown, line = copy or c.name, c.line or None
         arrow = {"id": c.number, "cat": "ac2g", "name": "ac2g"}
         yield span(
             "cuda_runtime", launch, pid, c.thread, c.launch_begin, c.launch_end,
@@ -154,7 +152,7 @@ def _events(recorded: Recorded) -> Iterator[Event]:
         )  # fmt: skip
         yield {"ph": "s", **arrow, "pid": pid, "tid": c.thread, "ts": us(c.launch_begin)}
         yield span(
-            CATEGORIES[c.kind], shown, c.device, c.stream, begin, end, device=c.device, context=0, stream=c.stream,
+            category, shown, c.device, c.stream, begin, end, device=c.device, context=0, stream=c.stream,
             correlation=c.number, bytes=c.bytes or None, operators=c.operators or None, line=line,
         )  # fmt: skip
         yield {"ph": "f", "bp": "e", **arrow, "pid": c.device, "tid": c.stream, "ts": us(begin)}

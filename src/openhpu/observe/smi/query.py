@@ -2,18 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 
 from openhpu.observe.smi.facts import DRIVER_VERSION, FIRMWARE_VERSION
 from openhpu.observe.smi.modules import Module
+from openhpu.settings.table import rows_beside
 
-
-def _rows(name: str) -> list[list[str]]:
-    return [line.split("\t") for line in Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines()]
-
-
-_FIELDS = {name: (unit, text) for name, unit, text in _rows("fields.tsv")}  # by the names of `-Q`
-_SECTIONS = [(section, label, text) for section, label, text in _rows("sections.tsv")]
+_FIELDS = {name: (unit, text) for name, unit, text in rows_beside(__file__, "fields.tsv")}  # by the names of `-Q`
+_SECTIONS = rows_beside(__file__, "sections.tsv")
 SECTIONS = tuple(dict.fromkeys(section for section, _, _ in _SECTIONS))
 
 

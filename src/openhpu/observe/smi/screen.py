@@ -52,10 +52,6 @@ def _module(module: Module) -> tuple[str, str]:
 
 
 def _processes(module: Module) -> list[str]:
-    if not module.processes:
-        return [_process(module.index, "N/A", "N/A", "N/A", "N/A")]
-    return [_process(module.index, str(p.pid), "C", p.command, f"{-(-p.used // _MIB)}MiB") for p in module.processes]
-
-
-def _process(index: int, pid: str, kind: str, name: str, usage: str) -> str:
-    return f"|{index:>4}{pid:>11}   {kind:<4}   {name[:40]:<41}{usage:<11}|"
+    found = [(str(p.pid), "C", p.command[:40], f"{-(-p.used // _MIB)}MiB") for p in module.processes]
+    rows = found or [("N/A", "N/A", "N/A", "N/A")]
+    return [f"|{module.index:>4}{pid:>11}   {kind:<4}   {name:<41}{usage:<11}|" for pid, kind, name, usage in rows]

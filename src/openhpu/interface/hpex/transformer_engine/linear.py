@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from openhpu.interface.hpex.attention import lowered
 from openhpu.interface.hpex.transformer_engine.state import FP8GlobalStateManager, TensorScale, is_recomputing
 
 
@@ -88,19 +89,12 @@ class Linear(torch.nn.Module):
 
     def forward(self, input: Tensor, is_first_microbatch: bool | None = None) -> Tensor:
         """input @ weight^T + bias. input: [..., in_features]."""
-        x: Tensor = input
-        weight: Tensor = self.weight
-        bias: Tensor | None = self.bias
-        if torch.is_autocast_enabled("hpu"):
-            dtype = torch.get_autocast_dtype("hpu")
-            x, weight = x.to(dtype), weight.to(dtype)
-            bias = None if bias is None else bias.to(dtype)
+        x, weight, bias = lowered(input, self.weight, self.bias)
         recording = not is_recomputing()
         if FP8GlobalStateManager.is_fp8_enabled():
             return _Product.apply(x, weight, bias, self.fp8_scales, recording)  # type: ignore[no-any-return,no-untyped-call]
         if FP8GlobalStateManager.is_fp8_calibration() and recording:
-            recipe = FP8GlobalStateManager.get_fp8_recipe()
-            forward_dtype = recipe.fp8_format.value[0]
+            forward_dtype = FP8GlobalStateManager.get_fp8_recipe().fp8_format.value[0]
             self.fp8_scales["input"].next(x, forward_dtype)  # type: ignore[operator]
             self.fp8_scales["weight"].next(weight, forward_dtype)  # type: ignore[operator]
         return torch.nn.functional.linear(x, weight, bias)

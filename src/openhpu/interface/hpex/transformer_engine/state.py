@@ -100,17 +100,14 @@ class TensorScale(torch.nn.Module):
                 amax = self.history.amax() if recipe.amax_compute_algo == "max" else self.history[0]
                 found = largest(dtype) / amax / 2.0**recipe.margin
                 self.scale = torch.where((amax > 0) & torch.isfinite(found), found, self.scale)
-            self.record(x, recipe)
+            # The largest absolute value becomes the first in the history.
+            amax = absolute_maximum(x.detach())
+            group = FP8GlobalStateManager.get_fp8_group()
+            if recipe.reduce_amax and group is not None:
+                torch.distributed.all_reduce(amax, op=torch.distributed.ReduceOp.MAX, group=group)
+            self.history = torch.cat((amax.reshape(1), self.history[:-1]))
+            self._steps += 1
         return self.scale
-
-    def record(self, x: Tensor, recipe: DelayedScaling) -> None:
-        """Put the largest absolute value first in the history."""
-        amax = absolute_maximum(x.detach())
-        group = FP8GlobalStateManager.get_fp8_group()
-        if recipe.reduce_amax and group is not None:
-            torch.distributed.all_reduce(amax, op=torch.distributed.ReduceOp.MAX, group=group)
-        self.history = torch.cat((amax.reshape(1), self.history[:-1]))
-        self._steps += 1
 
 
 def is_recomputing() -> bool:
