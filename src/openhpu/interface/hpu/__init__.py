@@ -10,7 +10,12 @@ from openhpu.capture.hpu_graphs import *
 from openhpu.device import arguments, memory as memory, random as random, streams as streams
 from openhpu.device.arguments import _get_device_index as _get_device_index
 from openhpu.device.devices import *
-from openhpu.device.lifecycle import _is_in_bad_fork, _lazy_init, init as init, is_initialized  # noqa: F401
+from openhpu.device.lifecycle import (
+    _is_in_bad_fork as _is_in_bad_fork,
+    _lazy_init as _lazy_init,
+    init as init,
+    is_initialized as is_initialized,
+)
 from openhpu.device.memory import *
 from openhpu.device.random import *
 from openhpu.device.streams import *

@@ -4,12 +4,10 @@ from typing import Any
 
 import torch
 
-_DTYPES = {
-    "BFloat16Tensor": torch.bfloat16, "BoolTensor": torch.bool, "ByteTensor": torch.uint8, "CharTensor": torch.int8,
-    "DoubleTensor": torch.float64, "FloatTensor": torch.float32, "HalfTensor": torch.float16,
-    "IntTensor": torch.int32, "LongTensor": torch.int64, "ShortTensor": torch.int16,
-}  # fmt: skip
-__all__ = list(_DTYPES)
+__all__ = [
+    "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor",
+    "IntTensor", "LongTensor", "ShortTensor",
+]  # fmt: skip
 
 
 class _TensorType(type):
@@ -45,6 +43,17 @@ class _Legacy(metaclass=_TensorType):
         return torch.tensor(data, dtype=cls.dtype, device=where)
 
 
-for _name, _dtype in _DTYPES.items():
-    _members = {"__doc__": _Legacy.__doc__, "__module__": __name__, "dtype": _dtype}
-    globals()[_name] = _TensorType(_name, (_Legacy,), _members)
+def _type(name: str, dtype: torch.dtype) -> Any:
+    return _TensorType(name, (_Legacy,), {"__doc__": _Legacy.__doc__, "__module__": __name__, "dtype": dtype})
+
+
+BFloat16Tensor = _type("BFloat16Tensor", torch.bfloat16)
+BoolTensor = _type("BoolTensor", torch.bool)
+ByteTensor = _type("ByteTensor", torch.uint8)
+CharTensor = _type("CharTensor", torch.int8)
+DoubleTensor = _type("DoubleTensor", torch.float64)
+FloatTensor = _type("FloatTensor", torch.float32)
+HalfTensor = _type("HalfTensor", torch.float16)
+IntTensor = _type("IntTensor", torch.int32)
+LongTensor = _type("LongTensor", torch.int64)
+ShortTensor = _type("ShortTensor", torch.int16)

@@ -26,14 +26,25 @@ class imgtype:
 class ftype:
     """Filters of resizing."""
 
-    LINEAR, LANCZOS, NEAREST, BI_LINEAR, BICUBIC, SPLINE, BOX = range(1, 8)
+    LINEAR = 1
+    LANCZOS = 2
+    NEAREST = 3
+    BI_LINEAR = 4
+    BICUBIC = 5
+    SPLINE = 6
+    BOX = 7
 
 
 class randomCropType:
-    NO_RANDOM_CROP, RANDOMIZED_AREA_AND_ASPECT_RATIO_CROP, RANDOMIZED_ASPECT_RATIO_CROP, CENTER_CROP = range(4)
+    NO_RANDOM_CROP = 0
+    RANDOMIZED_AREA_AND_ASPECT_RATIO_CROP = 1
+    RANDOMIZED_ASPECT_RATIO_CROP = 2
+    CENTER_CROP = 3
 
 
 class decoderStage:
     """In which pass the hardware resizes and crops. Decoding here is one pass: every value means the same."""
 
-    ENABLE_ALL_STAGES, ENABLE_SINGLE_STAGE, ENABLE_TWO_STAGES = range(3)
+    ENABLE_ALL_STAGES = 0
+    ENABLE_SINGLE_STAGE = 1
+    ENABLE_TWO_STAGES = 2

@@ -9,10 +9,24 @@ are freed.
 
 import os
 
-from openhpu.observe.metrics.dump import MetricDumpFormat, MetricDumpTrigger, metrics_dump, start_file  # noqa: F401
-from openhpu.observe.metrics.gaudi_metrics import CpuFallback, GraphCompilation, MemoryDefragmentation, RecipeCache  # noqa: F401
-from openhpu.observe.metrics.metric import Metric as Metric
-from openhpu.observe.metrics.scopes import MetricNotFound, metric_global, metric_localcontext, start_over  # noqa: F401
+from openhpu.observe.metrics.dump import MetricDumpFormat, MetricDumpTrigger, metrics_dump, start_file
+from openhpu.observe.metrics.gaudi_metrics import CpuFallback, GraphCompilation, MemoryDefragmentation, RecipeCache
+from openhpu.observe.metrics.metric import Metric
+from openhpu.observe.metrics.scopes import MetricNotFound, metric_global, metric_localcontext, start_over
+
+__all__ = [
+    "CpuFallback",
+    "GraphCompilation",
+    "MemoryDefragmentation",
+    "Metric",
+    "MetricDumpFormat",
+    "MetricDumpTrigger",
+    "MetricNotFound",
+    "RecipeCache",
+    "metric_global",
+    "metric_localcontext",
+    "metrics_dump",
+]
 
 os.register_at_fork(after_in_child=start_over)
 start_file()
