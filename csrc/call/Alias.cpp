@@ -1,6 +1,5 @@
 #include "call/Alias.h"
 
-#include <ATen/SparseTensorImpl.h>
 #include <ATen/native/SparseTensorUtils.h>
 
 #include "record/Capture.h"

@@ -2,8 +2,6 @@
 
 #include <pthread.h>
 
-#include <sstream>
-
 #include "observe/events.h"
 #include "observe/site.h"
 #include "run/Tensors.h"

@@ -2,14 +2,11 @@
 #include <omp.h>
 
 #include "call/OpCall.h"
-#include "observe/KernelReports.h"
-#include "observe/events.h"
 #include "observe/site.h"
 #include "record/Capture.h"
 #include "record/Lazy.h"
 #include "run/Eager.h"
 #include "run/KernelMemory.h"
-#include "run/Tensors.h"
 #include "torch/HPUAllocator.h"
 
 namespace openhpu {

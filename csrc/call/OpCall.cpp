@@ -1,9 +1,6 @@
 #include "call/OpCall.h"
 
-#include <c10/core/AutogradState.h>
-
 #include "call/SmallCall.h"
-#include "observe/events.h"
 #include "observe/site.h"
 #include "run/Eager.h"
 #include "torch/HPUAllocator.h"

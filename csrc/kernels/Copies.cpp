@@ -2,8 +2,6 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/_local_scalar_dense.h>
-#include <ATen/ops/_local_scalar_dense_native.h>
-#include <ATen/ops/copy_native.h>
 
 #include "call/Alias.h"
 #include "call/OpKernel.h"

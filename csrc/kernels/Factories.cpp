@@ -1,11 +1,8 @@
 // Factories and resizing: where hpu tensors and their memory come from.
 #include <ATen/Context.h>
-#include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
-#include <ATen/native/ResizeCommon.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/set_native.h>
-#include <c10/core/TensorOptions.h>
 
 #include "call/Alias.h"
 #include "observe/site.h"

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <ATen/core/stack.h>
-#include <c10/util/SmallVector.h>
-
 #include "device/device.h"
 #include "run/CallRunner.h"
 #include "run/KernelMemory.h"

@@ -1,10 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <c10/util/SmallVector.h>
-
-#include <cstdint>
 
 namespace openhpu {
 

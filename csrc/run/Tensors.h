@@ -1,12 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
-
-#include <algorithm>
-#include <optional>
-#include <utility>
 
 namespace openhpu {
 

@@ -3,9 +3,6 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Storage.h>
 
-#include <atomic>
-#include <memory>
-
 #include "device/device.h"
 
 namespace openhpu {
