@@ -24,10 +24,6 @@ class WordHash {
 // float) count by type, not by value. One pass over the arguments builds it.
 class Signature {
  public:
-  void clear() noexcept {
-    words_.clear();
-    cacheable_ = true;
-  }
   void add(uint64_t word) { words_.push_back(word); }
   void add_tensor(const c10::TensorImpl& t, uint64_t flags);
   void add_undefined() { add(~uint64_t{0}); }
