@@ -1,15 +1,8 @@
 #pragma once
 // The precompiled header of the core: what many files need of PyTorch and of the standard library, and nothing of Python.
 #include <ATen/core/Tensor.h>
-#include <ATen/core/TensorBase.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/ivalue.h>
 #include <c10/core/InferenceMode.h>
-#include <c10/core/Storage.h>
-#include <c10/core/TensorImpl.h>
-#include <c10/util/Exception.h>
 #include <c10/util/ScopeExit.h>
-#include <c10/util/SmallVector.h>
 #include <torch/library.h>
 
 #include <algorithm>

@@ -1,6 +1,5 @@
 #include "call/Alias.h"
 
-#include <ATen/SparseTensorImpl.h>
 #include <ATen/native/SparseTensorUtils.h>
 
 #include "record/Capture.h"
@@ -10,33 +9,6 @@
 #include "torch/HPUDevice.h"
 
 namespace openhpu {
-namespace {
-
-class UploadCommand final : public device::Command {
- public:
-  UploadCommand(device::Device& device, void* to, c10::Storage from) : device_(device), to_(to), from_(std::move(from)) {}
-  const char* name() const override { return "adopt result"; }
-  void describe(device::TraceRecord& record) const override {
-    record.kind = device::TraceKind::HostToDevice;
-    record.bytes = from_.nbytes();
-  }
-  bool runs_anywhere() const noexcept override { return true; }
-  void run() override {
-    device::MemoryPool::AccessScope access(device_.memory());
-    std::memcpy(to_, from_.data(), from_.nbytes());
-  }
-  void retire() override {
-    return_to_host(std::move(from_));
-    delete this;
-  }
-
- private:
-  device::Device& device_;
-  void* to_;
-  c10::Storage from_;
-};
-
-}  // namespace
 
 c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& storage) {
   require_memory(storage);
@@ -44,9 +16,7 @@ c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& st
 }
 
 at::Tensor alias_over(const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage, c10::DispatchKey key) {
-  auto impl = c10::make_intrusive<c10::TensorImpl>(
-      c10::TensorImpl::VIEW, c10::Storage(std::move(storage)), c10::DispatchKeySet(key), t.dtype());
-  impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
+  auto impl = host_tensor_on(std::move(storage), t.dtype(), t.sizes(), t.strides(), t.storage_offset(), key);
   if (C10_UNLIKELY(t.is_conj())) impl->_set_conj(true);
   if (C10_UNLIKELY(t.is_neg())) impl->_set_neg(true);
   if (C10_UNLIKELY(t.is_wrapped_number())) impl->set_wrapped_number(true);
@@ -63,11 +33,6 @@ at::Tensor cpu_alias_to_read(const at::Tensor& t) {
   const auto& storage = *impl->unsafe_storage().unsafeGetStorageImpl();
   require_memory_to_read(storage);
   return alias_over(*impl, host_storage_over(const_cast<void*>(storage.data()), storage.nbytes()));
-}
-
-c10::Storage storage_over(c10::DataPtr memory, size_t nbytes) {
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), nbytes, std::move(memory), hpu_allocator(), /*resizable=*/true));
 }
 
 c10::Storage make_hpu_storage(c10::DeviceIndex index, size_t nbytes) {
@@ -95,7 +60,13 @@ c10::DataPtr upload(const c10::Storage& cpu, c10::DeviceIndex index) {
   if (cpu.nbytes() > 0) {
     auto& d = device_of(index);
     release_returned();
-    submit(d, new UploadCommand(d, memory.get(), cpu));
+    auto copy = [&pool = d.memory(), to = memory.get(), from = cpu]() mutable {
+      device::MemoryPool::AccessScope access(pool);
+      std::memcpy(to, from.data(), from.nbytes());
+      return_to_host(std::move(from));
+    };
+    const auto kind = device::TraceKind::HostToDevice;
+    submit(d, new device::FunctionCommand("adopt result", std::move(copy), /*anywhere=*/true, kind, cpu.nbytes()));
   }
   return memory;
 }

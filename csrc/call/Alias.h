@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/StorageImpl.h>
 
 namespace openhpu {
 
@@ -17,8 +16,6 @@ at::Tensor alias_over(
 // A CPU storage over an hpu tensor's memory.
 c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& storage);
 
-// An hpu storage with this memory.
-c10::Storage storage_over(c10::DataPtr memory, size_t nbytes);
 // An hpu tensor on `storage` with the given metadata, below autograd.
 at::Tensor make_hpu_tensor(
     c10::Storage storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset);

@@ -61,7 +61,7 @@ class AutocastKernel final : public c10::OperatorKernel {
 
 }  // namespace
 
-std::vector<std::string> register_autocast(const std::vector<std::string>& names, CastPolicy policy) {
+std::vector<std::string> register_autocast(std::vector<std::string> names, CastPolicy policy) {
   auto& dispatcher = c10::Dispatcher::singleton();
   static auto* handles = new std::vector<c10::RegistrationHandleRAII>();
   static auto* done = new std::set<std::string>();
@@ -75,18 +75,15 @@ std::vector<std::string> register_autocast(const std::vector<std::string>& names
     if (!op) continue;
     found.insert(base);
     // Results written into the caller's tensor keep its dtype: no casting for out= overloads.
-    bool writes = false;
-    for (const auto& a : op->schema().arguments()) writes |= a.alias_info() && a.alias_info()->isWrite();
-    if (writes || op->hasKernelForDispatchKey(kAutocastKey) || !done->insert(c10::toString(name)).second) continue;
+    if (op->schema().is_mutable() || op->hasKernelForDispatchKey(kAutocastKey)) continue;
+    if (!done->insert(c10::toString(name)).second) continue;
     handles->push_back(dispatcher.registerImpl(
         name, kAutocastKey,
         c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<AutocastKernel>(policy, only_first(base))),
         std::nullopt, nullptr, "openhpu autocast"));
   }
-  std::vector<std::string> unknown;
-  for (const auto& n : names)
-    if (!found.count(n)) unknown.push_back(n);
-  return unknown;
+  std::erase_if(names, [&](const auto& name) { return found.contains(name); });
+  return names;
 }
 
 }  // namespace openhpu

@@ -1,9 +1,6 @@
 #include "call/Fallback.h"
 
-#include <pthread.h>
-
-#include <sstream>
-
+#include "device/shared.h"
 #include "observe/events.h"
 #include "observe/site.h"
 #include "run/Tensors.h"
@@ -26,14 +23,7 @@ struct Tables {
   std::set<std::string> allowed;  // "none": no operator
   std::map<std::string, uint64_t> counts;
 };
-Tables& tables() {
-  // Held across a fork, so that the child does not find it locked for ever.
-  static auto* t = [] {
-    pthread_atfork([] { tables().mutex.lock(); }, [] { tables().mutex.unlock(); }, [] { tables().mutex.unlock(); });
-    return new Tables();
-  }();
-  return *t;
-}
+Tables& tables() { return device::held_across_forks<Tables>(); }
 std::atomic<uint64_t> version{1};
 
 // Under the tables' mutex. Most rows name the same few sets of dtypes.
@@ -141,6 +131,7 @@ void note_fallback(const std::string& op, int scalar_type) {
   const auto colons = op.find("::");
   const std::string bare = colons == std::string::npos ? op : op.substr(colons + 2);
   const std::string base = bare.substr(0, bare.find('.'));
+  const std::string dtype = scalar_type >= 0 ? c10::toString(static_cast<ScalarType>(scalar_type)) : "";
   uint64_t n = 0;
   {
     std::lock_guard<std::mutex> lock(t.mutex);
@@ -148,19 +139,13 @@ void note_fallback(const std::string& op, int scalar_type) {
         t.allowed.count(op.substr(0, op.find('.')));
     TORCH_CHECK(
         allowed, "CPU fallback of ", op, " is forbidden by PT_HPU_PLACE_ON_CPU: the operator is not native on the chosen",
-        " device generation", scalar_type >= 0 ? " for dtype " : "",
-        scalar_type >= 0 ? c10::toString(static_cast<ScalarType>(scalar_type)) : "",
+        " device generation", dtype.empty() ? "" : " for dtype ", dtype,
         ". Use another operator or dtype, add it to PT_HPU_PLACE_ON_CPU, or unset that variable.");
     n = ++t.counts[op];
   }
   count(Counter::OpsFallback);
-  if (listening(kCpuFallback)) {
-    emit(kCpuFallback,
-         {{"op", op},
-          {"dtype", std::string(scalar_type >= 0 ? c10::toString(static_cast<ScalarType>(scalar_type)) : "")},
-          {"count", static_cast<int64_t>(n)}},
-         current_site());
-  }
+  if (listening(kCpuFallback))
+    emit(kCpuFallback, {{"op", op}, {"dtype", dtype}, {"count", static_cast<int64_t>(n)}}, current_site());
 }
 
 std::map<std::string, uint64_t> fallback_ops() {

@@ -1,13 +1,6 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/core/ScalarType.h>
-
-#include <cstdint>
-#include <map>
-#include <string>
-#include <utility>
-#include <vector>
 
 // The native operators of the chosen generation of Gaudi. Any other operator is a CPU fallback: it runs on the host
 // after a synchronisation, is counted, and is forbidden on request.

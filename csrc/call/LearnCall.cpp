@@ -2,14 +2,11 @@
 #include <omp.h>
 
 #include "call/OpCall.h"
-#include "observe/KernelReports.h"
-#include "observe/events.h"
 #include "observe/site.h"
 #include "record/Capture.h"
 #include "record/Lazy.h"
 #include "run/Eager.h"
 #include "run/KernelMemory.h"
-#include "run/Tensors.h"
 #include "torch/HPUAllocator.h"
 
 namespace openhpu {
@@ -23,48 +20,6 @@ void learn(const OpKernel& kernel, KernelScope& scope, OpCall::OnHost& call) {
   for_each_tensor(call.stack, [&](const at::Tensor& t) {
     call.ordinals.push_back(t.defined() && t.has_storage() ? scope.ordinal_of(t.storage().data()) : -1);
   });
-}
-
-// A command whose submitter waits for it: its error belongs to the caller, not to the queue.
-class WaitedCommand final : public device::Command {
- public:
-  WaitedCommand(
-      const OpKernel& kernel, device::Device& device, OpCall::OnHost& call, std::exception_ptr& error, Claim claim)
-      : kernel_(kernel),
-        device_(device),
-        call_(call),
-        error_(error),
-        claim_(std::move(claim)),
-        threads_(threads_for(largest_tensor(call.stack))) {}
-  const char* name() const override { return kernel_.name().c_str(); }
-  bool runs_anywhere() const noexcept override { return threads_ == 1 && !kernel_.traits().collective; }
-  void run() override {
-    if (!claim_.take()) return;
-    try {
-      apply_threads(threads_);
-      device::MemoryPool::AccessScope access(device_.memory());
-      KernelScope scope(device_.workspace(), nullptr, 0, /*record=*/true);
-      learn(kernel_, scope, call_);
-    } catch (...) {
-      error_ = std::current_exception();
-    }
-  }
-
- private:
-  const OpKernel& kernel_;
-  device::Device& device_;
-  OpCall::OnHost& call_;
-  std::exception_ptr& error_;
-  Claim claim_;
-  const int threads_;  // the call is the submitter's, who may be gone
-};
-
-// A resizable CPU storage over the memory of an hpu storage, for operators whose effect on `out=` is not known yet.
-c10::intrusive_ptr<c10::StorageImpl> resizable_storage(const c10::StorageImpl& storage) {
-  return c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), storage.nbytes(),
-      c10::DataPtr(const_cast<void*>(storage.data()), nullptr, [](void*) {}, c10::Device(c10::kCPU)),
-      c10::GetAllocator(c10::kCPU), /*resizable=*/true);
 }
 
 // The storages of these results learn that their sizes come from this operator.
@@ -125,9 +80,11 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
       on_host || !device.queue().on_worker(), kernel_.name(), " was called on hpu tensors inside a kernel that runs on ",
       "the device's worker, which can't wait for itself. Use CPU tensors in CPU kernels.");
   OnHost call;
+  // Resizable, since the effect on `out=` is not known yet.
   alias_on_host(call, [](const c10::StorageImpl& storage) {
     require_memory(storage);
-    return resizable_storage(storage);
+    auto* data = const_cast<void*>(storage.data());
+    return storage_over(c10::DataPtr(data, nullptr, [](void*) {}, c10::Device(c10::kCPU)), storage.nbytes());
   });
 
   std::exception_ptr error;
@@ -140,7 +97,21 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
     kernel_.call_cpu(call.stack);
   } else {
     const Claim claim;
-    auto* command = new WaitedCommand(kernel_, device, call, error, claim);
+    const int threads = threads_for(largest_tensor(call.stack));
+    // Its error is the caller's, not the queue's.
+    auto run = [&, claim, threads] {
+      if (!claim.take()) return;  // the caller may be gone
+      try {
+        apply_threads(threads);
+        device::MemoryPool::AccessScope access(device.memory());
+        KernelScope scope(device.workspace(), nullptr, 0, /*record=*/true);
+        learn(kernel_, scope, call);
+      } catch (...) {
+        error = std::current_exception();
+      }
+    };
+    const bool anywhere = threads == 1 && !kernel_.traits().collective;
+    auto* command = new device::FunctionCommand(kernel_.name(), std::move(run), anywhere);
     command->site = current_site();
     wait_or_take_back(device.queue(), openhpu::submit(device, command, device::OnInterrupt::Throw), claim);
     emit_kernel_warnings();
@@ -177,11 +148,9 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
   });
   try {
     alias_on_host(call, [](const c10::StorageImpl& storage) {
-      auto* allocator = c10::GetAllocator(c10::kCPU);
-      auto zeros = allocator->allocate(storage.nbytes());
+      auto zeros = c10::GetAllocator(c10::kCPU)->allocate(storage.nbytes());
       if (storage.nbytes() > 0) std::memset(zeros.mutable_get(), 0, storage.nbytes());
-      return c10::make_intrusive<c10::StorageImpl>(
-          c10::StorageImpl::use_byte_size_t(), storage.nbytes(), std::move(zeros), allocator, /*resizable=*/true);
+      return storage_over(std::move(zeros), storage.nbytes());
     });
     KernelScope scope(device_of(device_).workspace(), nullptr, 0, /*record=*/true);
     learn(kernel_, scope, call);
@@ -201,11 +170,8 @@ std::shared_ptr<const ShapeEntry> OpCall::describe_results(OnHost& call, bool re
     if ((storage->data() != data || storage->nbytes() != nbytes) && moved.insert(storage).second) {
       const bool was_empty = nbytes == 0;
       if (results) {
-        auto& hpu_storage = *impl->unsafe_storage().unsafeGetStorageImpl();
         auto memory = upload(alias.storage(), device_.index());
-        hpu_storage.set_data_ptr_noswap(std::move(memory));
-        hpu_storage.set_nbytes(storage->nbytes());
-        if (hpu_storage.has_materializer()) hpu_storage.clear_materializer();
+        replace_memory(*impl->unsafe_storage().unsafeGetStorageImpl(), std::move(memory), storage->nbytes());
       }
       reusable &= was_empty && impl->storage_offset() == 0;
       entry->resizes.push_back({operand, storage->nbytes(), copy_of(alias.sizes()), copy_of(alias.strides())});

@@ -1,16 +1,12 @@
 #include <ATen/ops/_to_copy.h>
 #include <ATen/ops/index_put_native.h>
 #include <ATen/ops/masked_fill_native.h>
-#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/functions/tensor.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include "call/OpCall.h"
-#include "observe/events.h"
 #include "observe/site.h"
 #include "record/Capture.h"
 #include "record/Lazy.h"
-#include "run/Tensors.h"
 
 namespace openhpu {
 namespace {

@@ -1,9 +1,6 @@
 #include "call/OpCall.h"
 
-#include <c10/core/AutogradState.h>
-
 #include "call/SmallCall.h"
-#include "observe/events.h"
 #include "observe/site.h"
 #include "run/Eager.h"
 #include "torch/HPUAllocator.h"
@@ -199,23 +196,18 @@ void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
     require_memory_to_read(*storages.back().unsafeGetStorageImpl());
   }
   if (C10_UNLIKELY(!entry.resizes.empty())) resize_operands(entry);
+  if (C10_UNLIKELY(is_small_call(entry)))
+    memory_of(*storages[0].unsafeGetStorageImpl())->small_call = small_call(shared);
+  // Handed to the queue at the end; until then an exception must give it back.
+  std::unique_ptr<CallCommand, device::Retire> command(CallCommand::acquire(std::move(shared), device));
+  command->site = current_site();
+  c10::SmallVector<c10::Storage, 4> written;  // small ones
   if (C10_UNLIKELY(!entry.call->recordable)) {  // no template describes it
-    auto command = std::make_unique<BoxedCommand>(shared, device);
-    command->site = current_site();
     OnHost call;
     alias_on_host(call, &cpu_storage_over);
     command->args = std::move(call.stack);
-    for (const auto& s : storages) command->outputs.push_back({const_cast<void*>(s.data()), s.nbytes(), nullptr});
-    openhpu::submit(device, command.release());
-    leave_results(entry, storages);
   } else {
-    // Handed to the queue at the end; until then an exception must give it back.
-    if (C10_UNLIKELY(is_small_call(entry)))
-      memory_of(*storages[0].unsafeGetStorageImpl())->small_call = small_call(shared);
-    std::unique_ptr<CallCommand, device::Retire> command(CallCommand::acquire(std::move(shared), device));
-    command->site = current_site();
     if (entry.call->numbers) append_numbers(*entry.call, args_, command->numbers);
-    c10::SmallVector<c10::Storage, 4> written;  // small ones
     for (const auto& o : operands_) {
       const auto* impl = o.tensor->unsafeGetTensorImpl();
       if (C10_UNLIKELY(impl->device().type() != c10::kHPU)) continue;
@@ -228,16 +220,16 @@ void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
       command->operands.push_back({const_cast<void*>(storage.data()), storage.nbytes(), impl->storage_offset(),
                                    reinterpret_cast<uintptr_t>(&storage)});
     }
-    for (const auto& s : storages) command->outputs.push_back({const_cast<void*>(s.data()), s.nbytes(), nullptr});
-    // First, because the entry is the command's.
-    leave_results(entry, storages);
-    // What was resized has no contents without it.
-    const auto what = entry.resizes.empty() ? device::OnInterrupt::Throw : device::OnInterrupt::GoOn;
-    const uint64_t sequence = openhpu::submit(device, command.release(), what);
-    for (const auto* made : {&storages, &written})
-      for (const auto& s : *made)
-        if (auto* memory = memory_of(*s.unsafeGetStorageImpl())) memory->end_write(sequence);
   }
+  for (const auto& s : storages) command->outputs.push_back({const_cast<void*>(s.data()), s.nbytes(), nullptr});
+  // First, because the entry is the command's.
+  leave_results(entry, storages);
+  // What was resized has no contents without it.
+  const auto what = entry.resizes.empty() ? device::OnInterrupt::Throw : device::OnInterrupt::GoOn;
+  const uint64_t sequence = openhpu::submit(device, command.release(), what);
+  for (const auto* made : {&storages, &written})
+    for (const auto& s : *made)
+      if (auto* memory = memory_of(*s.unsafeGetStorageImpl())) memory->end_write(sequence);
 }
 
 void OpCall::resize_operands(const ShapeEntry& entry) {
@@ -248,10 +240,7 @@ void OpCall::resize_operands(const ShapeEntry& entry) {
   for (size_t k = 0; k < entry.resizes.size(); ++k) {
     const auto& r = entry.resizes[k];
     auto* impl = operands_[r.operand].tensor->unsafeGetTensorImpl();
-    auto* storage = impl->unsafe_storage().unsafeGetStorageImpl();
-    storage->set_data_ptr_noswap(std::move(memory[k]));
-    storage->set_nbytes(r.nbytes);
-    if (storage->has_materializer()) storage->clear_materializer();
+    replace_memory(*impl->unsafe_storage().unsafeGetStorageImpl(), std::move(memory[k]), r.nbytes);
     impl->set_sizes_and_strides(r.sizes, r.strides, 0);
   }
 }

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <c10/util/SmallVector.h>
-#include <c10/util/flat_hash_map.h>
-
 #include "call/Alias.h"
 #include "call/OpKernel.h"
 #include "run/ShapeCache.h"

@@ -2,7 +2,6 @@
 
 #include "call/Fallback.h"
 #include "call/OpCall.h"
-#include "observe/events.h"
 #include "observe/site.h"
 #include "record/Capture.h"
 #include "record/Lazy.h"

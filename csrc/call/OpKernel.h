@@ -1,12 +1,6 @@
 #pragma once
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/op_registration/op_registration.h>
-#include <c10/util/SmallVector.h>
-
-#include <atomic>
-#include <memory>
-#include <string>
 
 #include "run/Operator.h"
 #include "run/ShapeCache.h"

@@ -2,11 +2,9 @@
 // recorder does not see, since it was run to learn its metadata.
 #include "call/OpCall.h"
 #include "call/SmallCall.h"
-#include "observe/events.h"
 #include "observe/site.h"
 #include "record/Capture.h"
 #include "record/Lazy.h"
-#include "run/Tensors.h"
 
 namespace openhpu {
 namespace {

@@ -1,10 +1,8 @@
 #include "call/SmallCall.h"
 
 #include "call/OpCall.h"
-#include "observe/events.h"
 #include "run/CallRunner.h"
 #include "run/KernelThreads.h"
-#include "run/Operator.h"
 
 namespace openhpu {
 namespace {

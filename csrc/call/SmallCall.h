@@ -1,12 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <c10/core/StorageImpl.h>
-#include <c10/util/SmallVector.h>
-
-#include <memory>
-#include <vector>
-
 #include "device/device.h"
 #include "run/ShapeCache.h"
 #include "torch/HPUAllocator.h"

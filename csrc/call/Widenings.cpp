@@ -1,5 +1,3 @@
-#include <string_view>
-
 #include "call/Fallback.h"
 #include "call/OpKernel.h"
 #include "run/Tensors.h"

@@ -46,25 +46,6 @@ void block_signals() {
 // only while the thread runs commands in the worker's place.
 thread_local const CommandQueue* running = nullptr;
 
-class FunctionCommand : public Command {
- public:
-  FunctionCommand(std::string name, std::function<void()> fn, bool anywhere)
-      : name_(std::move(name)), fn_(std::move(fn)), anywhere_(anywhere) {}
-  void run() override { fn_(); }
-  const char* name() const override { return name_.c_str(); }
-  bool runs_anywhere() const noexcept override { return anywhere_; }
-  void describe(TraceRecord& record) const override {
-    record.name = trace_name(name_);
-    // What has no operator's name only orders others.
-    record.kind = name_.find("::") == std::string::npos ? TraceKind::Hidden : TraceKind::Kernel;
-  }
-
- private:
-  std::string name_;
-  std::function<void()> fn_;
-  const bool anywhere_;
-};
-
 [[gnu::noinline, gnu::cold]] void trace_issue(Command* command, int device) {
   auto record = Trace::issue(command->name(), device, command->site);
   command->describe(*record);
@@ -404,9 +385,11 @@ uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
 }
 
 uint64_t CommandQueue::submit(std::string name, std::function<void()> fn, uint32_t site, bool anywhere) {
-  auto command = std::make_unique<FunctionCommand>(std::move(name), std::move(fn), anywhere);
+  // What has no operator's name only orders others.
+  const auto kind = name.find("::") == std::string::npos ? TraceKind::Hidden : TraceKind::Kernel;
+  auto* command = new FunctionCommand(std::move(name), std::move(fn), anywhere, kind);
   command->site = site;
-  return submit(command.release());
+  return submit(command);
 }
 
 bool CommandQueue::wait(uint64_t sequence, OnInterrupt what) {

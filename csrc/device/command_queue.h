@@ -45,6 +45,29 @@ struct Retire {
   void operator()(Command* command) const { command->retire(); }
 };
 
+// One that calls a function. `name`, `kind` and `bytes`: as traces show it.
+template <class Run>
+class FunctionCommand final : public Command {
+ public:
+  FunctionCommand(std::string name, Run run, bool anywhere, TraceKind kind = TraceKind::Kernel, uint64_t bytes = 0)
+      : name_(std::move(name)), run_(std::move(run)), anywhere_(anywhere), kind_(kind), bytes_(bytes) {}
+  void run() override { run_(); }
+  const char* name() const override { return name_.c_str(); }
+  bool runs_anywhere() const noexcept override { return anywhere_; }
+  void describe(TraceRecord& record) const override {
+    record.name = trace_name(name_);
+    record.kind = kind_;
+    record.bytes = bytes_;
+  }
+
+ private:
+  const std::string name_;
+  Run run_;
+  const bool anywhere_;
+  const TraceKind kind_;
+  const uint64_t bytes_;
+};
+
 // The error of a command, as it is rethrown at the next synchronisation.
 struct CommandError {
   std::exception_ptr error;

@@ -50,7 +50,6 @@ class Device {
   // handed out again in turn, as on PyTorch's other accelerators. So a script that makes one in each step does not
   // grow.
   Stream& new_stream(int priority);
-  void synchronize() { queue_->drain(); }
   // Runs the submitted commands, ends the worker and releases the module. The memory stays, so that late frees are
   // safe.
   void close();

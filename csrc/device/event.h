@@ -26,7 +26,6 @@ class Event {
 
   void record(Stream& stream);
   void record(std::shared_ptr<Point> point);
-  bool recorded() const noexcept { return point_ != nullptr; }
   bool query() const;        // reached?
   void synchronize() const;  // blocks until reached
   // Makes the stream's later commands run after this point, and waits for the stream end after it. Within one device the

@@ -1,6 +1,5 @@
 #include "device/trace.h"
 
-#include <pthread.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "Above.h"
+#include "device/shared.h"
 
 namespace openhpu::device {
 
@@ -49,14 +49,7 @@ struct Store {
     return any;
   }
 };
-Store& store() {
-  static auto* s = [] {
-    // Else a child, forked while a worker is in there, would find the lock taken for ever.
-    pthread_atfork([] { store().mutex.lock(); }, [] { store().mutex.unlock(); }, [] { store().mutex.unlock(); });
-    return new Store();  // workers may outlive static objects
-  }();
-  return *s;
-}
+Store& store() { return held_across_forks<Store>(); }
 
 thread_local Trace::Running* running = nullptr;
 

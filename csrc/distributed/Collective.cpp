@@ -19,38 +19,13 @@
 namespace openhpu {
 namespace {
 
-class CollectiveCommand : public device::Command {
+class AwaitCommand final : public device::Command {
  public:
-  explicit CollectiveCommand(std::shared_ptr<Collective> collective) : collective_(std::move(collective)) {
+  explicit AwaitCommand(std::shared_ptr<Collective> collective) : collective_(std::move(collective)) {
     site = collective_->what().site;
-  }
-  const char* name() const final { return collective_->what().name.c_str(); }
-
- protected:
-  const std::shared_ptr<Collective> collective_;
-};
-
-class StartCommand final : public CollectiveCommand {
- public:
-  explicit StartCommand(std::shared_ptr<Collective> collective) : CollectiveCommand(std::move(collective)) {
-    at_once = true;
-  }
-  void run() override { collective_->start(); }
-  void describe(device::TraceRecord& record) const override {
-    record.name = device::trace_name(name());
-    record.kind = device::TraceKind::Collective;
-    record.bytes = collective_->what().nbytes;
-  }
-  // It packs the data, if need be, and hands it to the library's threads. A small collective in shared memory also
-  // waits a moment for the other ranks (NodeChannel).
-  bool runs_anywhere() const noexcept override { return true; }
-};
-
-class AwaitCommand final : public CollectiveCommand {
- public:
-  explicit AwaitCommand(std::shared_ptr<Collective> collective) : CollectiveCommand(std::move(collective)) {
     waits_beside = true;
   }
+  const char* name() const override { return collective_->what().name.c_str(); }
   void run() override { collective_->await(); }
   bool ready() noexcept override { return collective_->ready(); }
   // Otherwise it may be a message, which ends only in a thread that waits for it.
@@ -59,6 +34,9 @@ class AwaitCommand final : public CollectiveCommand {
     record.name = device::trace_name("wait for " + collective_->what().name);
     record.kind = device::TraceKind::Wait;
   }
+
+ private:
+  const std::shared_ptr<Collective> collective_;
 };
 
 // Completed by the library's threads; none for what ends only in a thread that waits for it.
@@ -192,7 +170,14 @@ void Collective::issue(const Tensors& written, const Tensors& read) {
     std::lock_guard lock(held_mutex);
     all_held.push_back(std::move(own));
   }
-  openhpu::submit(*what_.device, new StartCommand(shared_from_this()));
+  // It packs the data, if need be, and hands it to the library's threads. A small collective in shared memory also
+  // waits a moment for the other ranks (NodeChannel).
+  auto* command = new device::FunctionCommand(
+      what_.name, [self = shared_from_this()] { self->start(); }, /*anywhere=*/true, device::TraceKind::Collective,
+      what_.nbytes);
+  command->site = what_.site;
+  command->at_once = true;
+  openhpu::submit(*what_.device, command);
 }
 
 uint64_t Collective::await_in_order() {

@@ -2,8 +2,6 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/_local_scalar_dense.h>
-#include <ATen/ops/_local_scalar_dense_native.h>
-#include <ATen/ops/copy_native.h>
 
 #include "call/Alias.h"
 #include "call/OpKernel.h"
@@ -29,7 +27,9 @@ constexpr size_t kStagingBytes = size_t{1} << 20;
 class CopyCommand final : public device::Command {
  public:
   CopyCommand(device::Device& device, device::TraceKind kind, at::Tensor dst, at::Tensor src)
-      : device_(device), kind_(kind), dst_(std::move(dst)), src_(std::move(src)) {}
+      : device_(device), kind_(kind), dst_(std::move(dst)), src_(std::move(src)) {
+    site = current_site();
+  }
   const char* name() const override { return "aten::copy_"; }
   void describe(device::TraceRecord& record) const override {
     record.kind = kind_;
@@ -112,7 +112,6 @@ void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
     from.queue().drain(device::OnInterrupt::Throw);
     raise_pending_error(from);
     auto* command = new CopyCommand(to, TraceKind::DeviceToDevice, cpu_alias(dst), cpu_alias(src));
-    command->site = current_site();
     const Claim claim = command->claim();
     device::MemoryPool::AccessScope access(from.memory());
     wait_or_take_back(to.queue(), submit(to, command), claim);
@@ -152,7 +151,6 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
     // Copy-on-write and lazily conjugated sources keep their bits through clone.
   }
   auto command = std::make_unique<CopyCommand>(d, TraceKind::HostToDevice, cpu_alias(dst), plain(from));
-  command->site = current_site();
   if (pinned) command->keep(src.storage());
   std::optional<Claim> claim;
   if (!pinned && !staged) claim = command->claim();
@@ -168,7 +166,6 @@ void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_block
   release_returned();
   const bool pinned = non_blocking && dst.has_storage() && is_pinned_ptr(dst.storage().data());
   auto command = std::make_unique<CopyCommand>(d, TraceKind::DeviceToHost, plain(dst), cpu_alias(src));
-  command->site = current_site();
   if (pinned) command->keep(dst.storage());
   std::optional<Claim> claim;
   if (!pinned) claim = command->claim();

@@ -1,11 +1,8 @@
 // Factories and resizing: where hpu tensors and their memory come from.
 #include <ATen/Context.h>
-#include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
-#include <ATen/native/ResizeCommon.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/set_native.h>
-#include <c10/core/TensorOptions.h>
 
 #include "call/Alias.h"
 #include "observe/site.h"
@@ -94,9 +91,7 @@ void resize_storage(c10::StorageImpl& storage, size_t nbytes) {
   if (kept > 0) require_memory(storage);
   auto memory = allocate_on(index, nbytes);
   if (kept > 0) copy_in_order(device_of(index), "aten::resize_", memory.get(), storage.data(), kept, current_site());
-  storage.set_data_ptr_noswap(std::move(memory));
-  storage.set_nbytes(nbytes);
-  if (storage.has_materializer()) storage.clear_materializer();
+  replace_memory(storage, std::move(memory), nbytes);
 }
 
 // Makes a tensor's storage at least `nbytes` large.

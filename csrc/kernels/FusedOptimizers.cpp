@@ -6,7 +6,6 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
-#include <ATen/core/Tensor.h>
 #include <c10/core/DispatchKeySet.h>
 #include <ATen/ops/_fused_adagrad_ops.h>
 #include <ATen/ops/_fused_adam_ops.h>
@@ -14,10 +13,7 @@
 #include <ATen/ops/_fused_sgd_ops.h>
 #include <torch/library.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
-#include <optional>
 
 #include "kernels/AdamStep.h"
 

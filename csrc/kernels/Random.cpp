@@ -110,6 +110,7 @@ void check_values(const Tensor& valid, const char* message) {
     TORCH_CHECK(valid.item<bool>(), message);
 }
 
+void check_std(double std) { TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std); }
 void check_std(const Tensor& std) {
   TORCH_CHECK(!std.is_complex(), "normal expects standard deviation to be non-complex");
   if (std.numel() > 0) check_values(std.min().ge(0), "normal expects all elements of std >= 0.0");
@@ -129,7 +130,7 @@ Tensor& uniform_(Tensor& self, double from, double to, Gen g) {
 }
 
 Tensor& normal_(Tensor& self, double mean, double std, Gen g) {
-  TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std);
+  check_std(std);
   if (self.is_complex()) {
     auto parts = at::view_as_real(self);
     normal_(parts, 0.0, std / std::sqrt(2.0), g);
@@ -227,35 +228,28 @@ Tensor& geometric_(Tensor& self, double p, Gen g) {
   return fill(op, self, g, p);
 }
 
-Tensor& normal_tensor_float_out(const Tensor& mean, double std, Gen g, Tensor& out) {
-  TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std);
-  at::native::resize_output(out, mean.sizes());
-  normal_(out, 0, std, g);
-  return out.add_(mean);
-}
-Tensor& normal_float_tensor_out(double mean, const Tensor& std, Gen g, Tensor& out) {
-  at::native::resize_output(out, std.sizes());
+// Of mean and standard deviation one is a tensor, or both are.
+c10::IntArrayRef sizes_of(const Tensor& t) { return t.sizes(); }
+c10::IntArrayRef sizes_of(double) { return {}; }
+
+template <class Mean, class Std>
+Tensor& normal_out(Mean mean, Std std, Gen g, Tensor& out) {
   check_std(std);
-  normal_(out, 0, 1, g);
-  return out.mul_(std).add_(mean);
+  at::native::resize_output(out, at::infer_size_dimvector(sizes_of(mean), sizes_of(std)));
+  if constexpr (std::is_same_v<Std, double>)
+    return normal_(out, 0, std, std::move(g)).add_(mean);
+  else
+    return normal_(out, 0, 1, std::move(g)).mul_(std).add_(mean);
 }
-Tensor& normal_tensor_tensor_out(const Tensor& mean, const Tensor& std, Gen g, Tensor& out) {
-  check_std(std);
-  at::native::resize_output(out, at::infer_size(mean.sizes(), std.sizes()));
-  normal_(out, 0, 1, g);
-  return out.mul_(std).add_(mean);
-}
-Tensor normal_tensor_float(const Tensor& mean, double std, Gen g) {
-  auto out = at::empty_like(mean, at::MemoryFormat::Contiguous);
-  return normal_tensor_float_out(mean, std, std::move(g), out);
-}
-Tensor normal_float_tensor(double mean, const Tensor& std, Gen g) {
-  auto out = at::empty_like(std, at::MemoryFormat::Contiguous);
-  return normal_float_tensor_out(mean, std, std::move(g), out);
-}
-Tensor normal_tensor_tensor(const Tensor& mean, const Tensor& std, Gen g) {
-  auto out = at::empty(at::infer_size(mean.sizes(), std.sizes()), mean.options());
-  return normal_tensor_tensor_out(mean, std, std::move(g), out);
+template <class Mean, class Std>
+Tensor normal(Mean mean, Std std, Gen g) {
+  const Tensor* like = nullptr;
+  if constexpr (std::is_same_v<Mean, double>)
+    like = &std;
+  else
+    like = &mean;
+  auto out = at::empty(at::infer_size_dimvector(sizes_of(mean), sizes_of(std)), like->options());
+  return normal_out<Mean, Std>(mean, std, std::move(g), out);
 }
 
 Tensor& randperm_out(int64_t n, Gen g, Tensor& out) {
@@ -421,12 +415,12 @@ TORCH_LIBRARY_IMPL(aten, HPU, m) {
   m.impl("cauchy_", TORCH_FN(cauchy_));
   m.impl("log_normal_", TORCH_FN(log_normal_));
   m.impl("geometric_", TORCH_FN(geometric_));
-  m.impl("normal.Tensor_float_out", TORCH_FN(normal_tensor_float_out));
-  m.impl("normal.float_Tensor_out", TORCH_FN(normal_float_tensor_out));
-  m.impl("normal.Tensor_Tensor_out", TORCH_FN(normal_tensor_tensor_out));
-  m.impl("normal.Tensor_float", TORCH_FN(normal_tensor_float));
-  m.impl("normal.float_Tensor", TORCH_FN(normal_float_tensor));
-  m.impl("normal.Tensor_Tensor", TORCH_FN(normal_tensor_tensor));
+  m.impl("normal.Tensor_float_out", TORCH_FN((normal_out<const Tensor&, double>)));
+  m.impl("normal.float_Tensor_out", TORCH_FN((normal_out<double, const Tensor&>)));
+  m.impl("normal.Tensor_Tensor_out", TORCH_FN((normal_out<const Tensor&, const Tensor&>)));
+  m.impl("normal.Tensor_float", TORCH_FN((normal<const Tensor&, double>)));
+  m.impl("normal.float_Tensor", TORCH_FN((normal<double, const Tensor&>)));
+  m.impl("normal.Tensor_Tensor", TORCH_FN((normal<const Tensor&, const Tensor&>)));
   m.impl("randperm.generator_out", TORCH_FN(randperm_out));
   m.impl("native_dropout", TORCH_FN(native_dropout));
   m.impl("_fused_dropout", TORCH_FN(fused_dropout));

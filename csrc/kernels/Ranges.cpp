@@ -3,8 +3,6 @@
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/isinf.h>
 
-#include <limits>
-
 #include "observe/events.h"
 
 namespace openhpu {

@@ -14,7 +14,6 @@
 
 #include <cmath>
 #include <numbers>
-#include <string_view>
 
 #include "kernels/philox.h"
 

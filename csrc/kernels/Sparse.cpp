@@ -1,6 +1,5 @@
 // Sparse COO tensors: indices and values lie on the device; operators on them run on the host, as a CPU fallback.
 #include <ATen/NativeFunctions.h>
-#include <ATen/SparseTensorImpl.h>
 #include <ATen/ops/_sparse_coo_tensor_with_dims_and_tensors.h>
 #include <ATen/ops/empty.h>
 #include <ATen/native/SparseTensorUtils.h>

@@ -2,6 +2,7 @@
 
 #include <c10/util/StringUtil.h>
 
+#include "device/shared.h"
 #include "observe/events.h"
 #include "observe/site.h"
 
@@ -16,33 +17,23 @@ struct Note {
   bool e4m3 = false;
 };
 
-std::mutex notes_mutex;
-std::map<Place, Note> notes;
+device::Inbox<std::map<Place, Note>> notes;
+std::mutex warned_mutex;
 std::set<Place> warned;
-std::atomic<bool> has_notes{false};
-
-template <class Add>
-void note(const std::string& op, uint32_t site, Add&& add) {
-  std::lock_guard<std::mutex> lock(notes_mutex);
-  add(notes[{op, site}]);
-  has_notes.store(true, std::memory_order_release);
-}
 
 bool is_news(const Place& place) {
-  std::lock_guard<std::mutex> lock(notes_mutex);
+  std::lock_guard<std::mutex> lock(warned_mutex);
   // A line is warned of once; where the line is unknown, an operator.
   return warned.insert(place.second ? Place{"", place.second} : place).second;
 }
 
-std::mutex warnings_mutex;
-std::vector<c10::Warning> warnings;
-std::atomic<bool> has_warnings{false};
+device::Inbox<std::vector<c10::Warning>> warnings;
 
 struct CollectWarnings final : c10::WarningHandler {
   void process(const c10::Warning& w) override {
-    std::lock_guard<std::mutex> lock(warnings_mutex);
-    if (warnings.size() < 64) warnings.push_back(w);
-    has_warnings.store(true, std::memory_order_release);
+    warnings.leave([&](auto& all) {
+      if (all.size() < 64) all.push_back(w);
+    });
   }
 };
 
@@ -51,8 +42,8 @@ struct CollectWarnings final : c10::WarningHandler {
 void note_indices(const std::string& op, uint32_t site, const IndicesOutOfRange& found) {
   if (found.count == 0) return;
   count(Counter::IndicesOutOfRange, found.count);
-  note(op, site, [&](Note& n) {
-    auto& known = n.indices;
+  notes.leave([&](auto& all) {
+    auto& known = all[{op, site}].indices;
     if (known.count == known.padding || known.size < 0) {  // the first that is no padding is the example
       known.example = found.example;
       known.size = found.size;
@@ -65,22 +56,15 @@ void note_indices(const std::string& op, uint32_t site, const IndicesOutOfRange&
 void note_overflows(const std::string& op, uint32_t site, int64_t overflows) {
   if (overflows == 0) return;
   count(Counter::Int64Overflows, overflows);
-  note(op, site, [&](Note& n) { n.overflows += overflows; });
+  notes.leave([&](auto& all) { all[{op, site}].overflows += overflows; });
 }
 
 void note_e4m3(const std::string& op, uint32_t site) {
-  note(op, site, [](Note& n) { n.e4m3 = true; });
+  notes.leave([&](auto& all) { all[{op, site}].e4m3 = true; });
 }
 
 void report_kernels() {
-  if (!has_notes.load(std::memory_order_acquire)) return;
-  std::map<Place, Note> taken;
-  {
-    std::lock_guard<std::mutex> lock(notes_mutex);
-    taken.swap(notes);
-    has_notes.store(false, std::memory_order_release);
-  }
-  for (const auto& [place, noted] : taken) {
+  for (const auto& [place, noted] : notes.take()) {
     const auto& [op, site] = place;
     const auto& found = noted.indices;
     if (noted.e4m3 && listening(kKindness)) emit(kKindness, {{"kind", std::string("e4m3-range")}, {"detail", op}}, site);
@@ -111,14 +95,7 @@ c10::WarningHandler* kernel_warnings() {
 
 void emit_kernel_warnings() {
   report_kernels();
-  if (!has_warnings.load(std::memory_order_acquire)) return;
-  std::vector<c10::Warning> taken;
-  {
-    std::lock_guard<std::mutex> lock(warnings_mutex);
-    taken.swap(warnings);
-    has_warnings.store(false, std::memory_order_release);
-  }
-  for (auto& w : taken) c10::warn(w);
+  for (const auto& w : warnings.take()) c10::warn(w);
 }
 
 }  // namespace openhpu

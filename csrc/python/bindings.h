@@ -9,15 +9,19 @@
 #include <thread>
 #include <utility>
 
+namespace py = pybind11;
+
 namespace openhpu {
-pybind11::object site_of(uint32_t site);  // (file, line); None where it is unknown
-pybind11::object line_of(uint32_t site);  // "file:line", likewise
-void bind_observation(pybind11::module& m);  // events, counters, source lines, torch.profiler and traces
-void bind_capture(pybind11::module& m); // graph captures and replays
-void bind_distributed(pybind11::module& m);  // the process group
-void bind_migration(pybind11::module& m);    // scripts written for CUDA
+using namespace pybind11::literals;
+
+py::object site_of(uint32_t site);  // (file, line); None where it is unknown
+py::object line_of(uint32_t site);  // "file:line", likewise
+void bind_observation(py::module& m);  // events, counters, source lines, torch.profiler and traces
+void bind_capture(py::module& m); // graph captures and replays
+void bind_distributed(py::module& m);  // the process group
+void bind_migration(py::module& m);    // scripts written for CUDA
 void register_script_graphs();          // TorchScript's graphs
-void bind_graph(pybind11::module& m);   // lazy mode, and the compiler's side of the graph cache
+void bind_graph(py::module& m);   // lazy mode, and the compiler's side of the graph cache
 
 // Signals that end a wait of Python's main thread (device/blocking_wait).
 bool hears_signals();      // whether this is the thread that handles them

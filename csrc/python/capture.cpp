@@ -18,9 +18,6 @@
 #include "run/Operator.h"
 #include "torch/HPUDevice.h"
 
-namespace py = pybind11;
-using namespace pybind11::literals;
-
 namespace openhpu {
 namespace {
 

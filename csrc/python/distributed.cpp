@@ -3,8 +3,6 @@
 #include "distributed/ProcessGroupHCCL.h"
 #include "python/bindings.h"
 
-namespace py = pybind11;
-
 namespace openhpu {
 
 void bind_distributed(py::module& m) {

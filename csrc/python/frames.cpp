@@ -15,25 +15,24 @@
 #define OPENHPU_FAST_FRAMES 0
 #endif
 
-#include <pthread.h>
-
 #include <atomic>
 #include <mutex>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "device/shared.h"
 #include "observe/site.h"
 
 namespace openhpu {
 namespace {
 
 // All lines so far. A line is one entry however often, in however many code objects, and in whichever thread it occurs.
-class Sites {
- public:
+struct Sites {
+  std::mutex mutex;
   uint32_t intern(std::string file, int line) {
     std::string key = file + ':' + std::to_string(line);
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex);
     if (auto it = numbers_.find(key); it != numbers_.end()) return it->second;
     if (all_.size() == kMost) return 0;
     const auto number = static_cast<uint32_t>(all_.size());
@@ -42,31 +41,22 @@ class Sites {
     return number;
   }
   std::pair<std::string, int> at(uint32_t site) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex);
     return all_[site < all_.size() ? site : 0];
   }
   size_t size() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::mutex> lock(mutex);
     return all_.size();
   }
-  std::mutex& mutex() { return mutex_; }
 
  private:
   // Code that is made as the program runs can have names of its own, without end: from here on it has no line.
   static constexpr size_t kMost = size_t{1} << 18;
-  std::mutex mutex_;
   std::vector<std::pair<std::string, int>> all_{1};  // 0: unknown
   std::unordered_map<std::string, uint32_t> numbers_;
 };
 
-Sites& sites() {
-  static auto* all = [] {
-    // Else a child, forked while another thread is in there, would find the lock taken for ever.
-    pthread_atfork([] { sites().mutex().lock(); }, [] { sites().mutex().unlock(); }, [] { sites().mutex().unlock(); });
-    return new Sites;
-  }();
-  return *all;
-}
+Sites& sites() { return device::held_across_forks<Sites>(); }
 
 // Folders whose frames are skipped: PyTorch's and this project's packages. The user wrote neither.
 auto& library_folders = *new std::vector<std::string>();

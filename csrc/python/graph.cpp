@@ -14,9 +14,6 @@
 #include "run/Eager.h"
 #include "torch/HPUDevice.h"
 
-namespace py = pybind11;
-using namespace pybind11::literals;
-
 namespace openhpu {
 namespace {
 

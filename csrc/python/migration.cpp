@@ -9,8 +9,6 @@
 
 #include "python/bindings.h"
 
-namespace py = pybind11;
-
 namespace openhpu {
 namespace {
 

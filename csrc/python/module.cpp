@@ -36,9 +36,6 @@
 #include "torch/HPUGenerator.h"
 #include "torch/Kineto.h"
 
-namespace py = pybind11;
-using namespace pybind11::literals;
-
 namespace openhpu {
 namespace {
 

@@ -7,8 +7,6 @@
 #include "python/bindings.h"
 #include "torch/Kineto.h"
 
-namespace py = pybind11;
-
 namespace openhpu {
 
 py::object site_of(uint32_t site) {

@@ -13,8 +13,6 @@
 #include "record/Capture.h"
 #include "record/Lazy.h"
 
-namespace py = pybind11;
-
 namespace openhpu {
 namespace {
 

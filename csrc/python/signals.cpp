@@ -6,8 +6,6 @@
 
 #include "python/bindings.h"
 
-namespace py = pybind11;
-
 namespace openhpu {
 namespace {
 

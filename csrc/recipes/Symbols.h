@@ -52,7 +52,6 @@ class SymbolicSizes {
   // (compilers treat 0 and 1 as constants).
   std::vector<int64_t> solve(const std::vector<int64_t>& integers) const;
 
-  size_t symbols() const noexcept { return positions_.size(); }
   const std::vector<Formula>& formulas() const noexcept { return formulas_; }
 
  private:

@@ -39,7 +39,6 @@ class Capture {
 
   c10::Stream stream() const noexcept { return stream_; }
   std::thread::id thread() const noexcept { return thread_; }
-  uint64_t id() const noexcept { return id_; }
   device::Device& device() const noexcept { return device_; }
   bool dry_run() const noexcept { return dry_run_; }
 

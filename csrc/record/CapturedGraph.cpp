@@ -13,6 +13,8 @@ namespace {
 // If the weights of a graph have more bytes together, they stay inputs. A recipe with constants holds a copy of them.
 constexpr size_t kMostConstantBytes = size_t{64} << 20;
 
+bool is_collective(const Graph::Node& node) { return node.entry->call->kernel->traits().collective; }
+
 }  // namespace
 
 CapturedGraph::CapturedGraph(
@@ -46,15 +48,12 @@ void CapturedGraph::seal(CapturedProgram& program) const {
     graph.for_each_operand(node, [&](const auto& o, uint64_t place) {
       if (o.written) program.written[Graph::slot_of(place)] = true;
     });
-  program.collectives = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& node) {
-    return node.entry->call->kernel->traits().collective;
-  });
+  program.collectives = std::ranges::any_of(graph.nodes, is_collective);
 }
 
 // What lies between two collectives becomes a graph of its own; memory that lives longer than its stage, fixed memory.
 void CapturedGraph::split(CapturedProgram& program) {
   const auto& whole = program.graph;
-  const auto is_collective = [](const Graph::Node& node) { return node.entry->call->kernel->traits().collective; };
   std::vector<std::pair<size_t, size_t>> ranges;
   for (size_t i = 0; i < whole.nodes.size(); ++i)
     if (i == 0 || is_collective(whole.nodes[i]) || is_collective(whole.nodes[i - 1]))

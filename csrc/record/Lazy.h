@@ -37,12 +37,8 @@ class Recorder {
   explicit Recorder(device::Device& d) : device_(d) {}
 
   // Held while an operator is recorded.
-  class Lock {
-   public:
-    explicit Lock(Recorder& r) : lock_(device::lock_patiently(r.mutex_)) {}
-
-   private:
-    std::unique_lock<std::recursive_timed_mutex> lock_;
+  struct Lock : std::unique_lock<std::recursive_timed_mutex> {
+    explicit Lock(Recorder& r) : unique_lock(device::lock_patiently(r.mutex_)) {}
   };
 
   // Under the lock: the slot of a storage's memory, entered if need be.

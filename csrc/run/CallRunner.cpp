@@ -2,10 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
-#include "observe/events.h"
 #include "run/KernelThreads.h"
-#include "run/Operator.h"
-#include "run/Tensors.h"
 #include "torch/HPUDevice.h"
 
 namespace openhpu {

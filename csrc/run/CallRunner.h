@@ -1,10 +1,5 @@
 #pragma once
 
-#include <ATen/core/stack.h>
-#include <c10/core/StorageImpl.h>
-#include <c10/util/SmallVector.h>
-#include <c10/util/flat_hash_map.h>
-
 #include <climits>
 
 #include "device/device.h"

@@ -1,13 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <ATen/core/ivalue.h>
-#include <ATen/core/stack.h>
-#include <c10/util/SmallVector.h>
-
-#include <cstdint>
-#include <vector>
-
 #include "run/Operator.h"
 
 namespace openhpu {

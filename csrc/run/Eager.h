@@ -1,8 +1,5 @@
 #pragma once
 
-#include <ATen/core/stack.h>
-#include <c10/util/SmallVector.h>
-
 #include "device/device.h"
 #include "run/CallRunner.h"
 #include "run/KernelMemory.h"
@@ -32,6 +29,8 @@ class CallCommand final : public device::Command {
   c10::SmallVector<OperandMemory, 4> operands;
   c10::SmallVector<OutputMemory, 2> outputs;  // by storage
   std::vector<uint64_t> numbers;
+  // On aliases: of a call whose arguments its signature can't express (an index on the host). They are queued as they are.
+  c10::Stack args;
 
  private:
   CallCommand() = default;
@@ -41,24 +40,6 @@ class CallCommand final : public device::Command {
   CallCommand* next_ = nullptr;  // in a list of finished commands
   using Commands = Recycler<CallCommand, 16>;
   friend Commands;
-};
-
-// A call whose arguments its signature can't express (an index on the host): they are queued as they are.
-class BoxedCommand final : public device::Command {
- public:
-  BoxedCommand(std::shared_ptr<const ShapeEntry> entry, device::Device& device)
-      : entry_(std::move(entry)), device_(device) {}
-
-  void run() override;
-  const char* name() const override { return entry_->call->kernel->name().c_str(); }
-  bool runs_anywhere() const noexcept override { return threads_for(entry_->call->largest) == 1; }
-
-  c10::Stack args;                            // on aliases
-  c10::SmallVector<OutputMemory, 2> outputs;  // by storage
-
- private:
-  std::shared_ptr<const ShapeEntry> entry_;
-  device::Device& device_;
 };
 
 // A command that uses objects of the thread that waits for it. The thread that takes the claim first has the command.

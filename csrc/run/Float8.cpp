@@ -5,8 +5,6 @@
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/where.h>
 
-#include <limits>
-
 #include "run/Tensors.h"
 
 namespace openhpu {

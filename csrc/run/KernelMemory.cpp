@@ -1,6 +1,5 @@
 #include "run/KernelMemory.h"
 
-#include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 
 #include "torch/HPUDevice.h"

@@ -1,9 +1,6 @@
 #include "run/KernelThreads.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/record_function.h>
-#include <c10/core/AutogradState.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <omp.h>
 

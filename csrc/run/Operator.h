@@ -1,11 +1,6 @@
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/core/ScalarType.h>
-
-#include <atomic>
-#include <string>
-#include <vector>
 
 #include "observe/KernelReports.h"
 #include "observe/events.h"

@@ -9,9 +9,6 @@
 #include <ATen/native/cpu/ReducedPrecisionFloatGemvFastPathKernel.h>
 #include <ATen/ops/empty.h>
 
-#include <atomic>
-#include <cstdint>
-
 #include "run/Operator.h"
 
 namespace at::native {

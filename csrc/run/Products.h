@@ -2,8 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
-
 namespace openhpu {
 
 // Who computes matrix products. Of float32: PyTorch's CPU kernels call MKL, which uses half of the arithmetic units of

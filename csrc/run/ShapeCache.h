@@ -1,13 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <c10/util/SmallVector.h>
-
-#include <atomic>
-#include <memory>
 #include <thread>
-#include <unordered_map>
-#include <vector>
 
 #include "run/CallTemplate.h"
 #include "run/Signature.h"

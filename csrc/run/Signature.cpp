@@ -1,7 +1,6 @@
 #include "run/Signature.h"
 
 #include <ATen/Context.h>
-#include <c10/core/DefaultDtype.h>
 
 #include <bit>
 

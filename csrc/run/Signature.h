@@ -1,10 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <c10/util/SmallVector.h>
-
-#include <cstdint>
 
 namespace openhpu {
 
@@ -28,10 +24,6 @@ class WordHash {
 // float) count by type, not by value. One pass over the arguments builds it.
 class Signature {
  public:
-  void clear() noexcept {
-    words_.clear();
-    cacheable_ = true;
-  }
   void add(uint64_t word) { words_.push_back(word); }
   void add_tensor(const c10::TensorImpl& t, uint64_t flags);
   void add_undefined() { add(~uint64_t{0}); }

@@ -123,6 +123,18 @@ c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes) {
   return owning(std::move(memory));
 }
 
+c10::intrusive_ptr<c10::StorageImpl> storage_over(c10::DataPtr memory, size_t nbytes) {
+  auto* allocator = c10::GetAllocator(memory.device().type());
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), nbytes, std::move(memory), allocator, /*resizable=*/true);
+}
+
+void replace_memory(c10::StorageImpl& storage, c10::DataPtr memory, size_t nbytes) {
+  storage.set_data_ptr_noswap(std::move(memory));
+  storage.set_nbytes(nbytes);
+  storage.clear_materializer();
+}
+
 void HPUMemory::begin_write() noexcept {
   static std::atomic<uint64_t> last{0};
   made_by.store(0, std::memory_order_relaxed);
@@ -157,9 +169,7 @@ void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbyt
 }
 
 c10::intrusive_ptr<c10::StorageImpl> make_pending_storage(c10::DeviceIndex index, size_t nbytes) {
-  auto storage = c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), 0, c10::DataPtr(nullptr, c10::Device(c10::kHPU, index)), hpu_allocator(),
-      /*resizable=*/true);
+  auto storage = storage_over(c10::DataPtr(nullptr, c10::Device(c10::kHPU, index)), 0);
   make_pending(*storage, index, nbytes);
   return storage;
 }

@@ -3,9 +3,6 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Storage.h>
 
-#include <atomic>
-#include <memory>
-
 #include "device/device.h"
 
 namespace openhpu {
@@ -95,6 +92,10 @@ void require_memory_to_read(const c10::StorageImpl& storage);
 
 // Memory of `nbytes` on the given device. Throws c10::OutOfMemoryError.
 c10::DataPtr allocate_on(c10::DeviceIndex index, size_t nbytes);
+// A resizable storage with this memory, of the memory's device.
+c10::intrusive_ptr<c10::StorageImpl> storage_over(c10::DataPtr memory, size_t nbytes);
+// Gives a storage other memory.
+void replace_memory(c10::StorageImpl& storage, c10::DataPtr memory, size_t nbytes);
 // A storage whose memory is assigned when its address is requested (`Above::require_memory`).
 c10::intrusive_ptr<c10::StorageImpl> make_pending_storage(c10::DeviceIndex index, size_t nbytes);
 // The same for an existing storage, whose memory is released.

@@ -4,8 +4,6 @@
 
 #include <omp.h>
 
-#include <limits>
-
 #include "observe/KernelReports.h"
 #include "observe/events.h"
 #include "observe/site.h"

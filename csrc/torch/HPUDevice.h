@@ -1,9 +1,6 @@
 #pragma once
 
-#include <c10/core/Device.h>
 #include <c10/core/Stream.h>
-
-#include <memory>
 
 #include "Above.h"
 #include "device/device.h"

@@ -2,6 +2,8 @@
 
 #include <ATen/core/CachingHostAllocator.h>
 
+#include "device/shared.h"
+
 namespace openhpu {
 namespace {
 
@@ -55,9 +57,7 @@ auto& allocator = *new PinnedAllocator();
 
 const at::HostAllocatorRegistry<at::kHPU> registered(&allocator);
 
-std::mutex returned_mutex;
-std::vector<c10::Storage> returned;
-std::atomic<bool> any_returned{false};
+device::Inbox<std::vector<c10::Storage>> returned;
 
 }  // namespace
 
@@ -66,19 +66,9 @@ c10::Allocator* pinned_allocator() { return &allocator; }
 bool is_pinned_ptr(const void* ptr) { return used.load(std::memory_order_acquire) && pool().contains(ptr); }
 
 void return_to_host(c10::Storage storage) {
-  std::lock_guard<std::mutex> lock(returned_mutex);
-  returned.push_back(std::move(storage));
-  any_returned.store(true, std::memory_order_release);
+  returned.leave([&](auto& all) { all.push_back(std::move(storage)); });
 }
 
-void release_returned() {
-  if (!any_returned.load(std::memory_order_acquire)) return;
-  std::vector<c10::Storage> taken;
-  {
-    std::lock_guard<std::mutex> lock(returned_mutex);
-    taken.swap(returned);
-    any_returned.store(false, std::memory_order_release);
-  }
-}
+void release_returned() { returned.take(); }
 
 }  // namespace openhpu

@@ -5,8 +5,6 @@
 #include <output_base.h>
 #include <unistd.h>
 
-#include <tuple>
-
 #include "device/device.h"
 #include "observe/MemoryHistory.h"
 #include "observe/site.h"

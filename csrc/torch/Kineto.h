@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "device/trace.h"
 
 namespace openhpu {
