@@ -1,5 +1,5 @@
 // What is known of a call's results without running it, from a call of other sizes.
-#include <ATen/ExpandUtils.h>
+#include <c10/util/accumulate.h>
 
 #include <numeric>
 
@@ -9,30 +9,54 @@
 namespace openhpu {
 namespace {
 
+using Strides = c10::SmallVector<int64_t, 6>;
+
+// Strides of a dense tensor whose dimensions lie in `order`, the innermost first.
+Strides dense_strides(c10::IntArrayRef sizes, c10::ArrayRef<size_t> order) {
+  Strides out(sizes.size());
+  int64_t stride = 1;
+  for (const size_t k : order) {
+    out[k] = stride;
+    stride *= std::max<int64_t>(sizes[k], 1);
+  }
+  return out;
+}
+
+using Order = c10::SmallVector<size_t, 6>;
+
+Order row_major(size_t dimensions) {
+  Order out(dimensions);
+  std::iota(out.rbegin(), out.rend(), size_t{0});
+  return out;
+}
+
+// N, spatial dimensions, C. Empty where there is no such order.
+Order channels_last(size_t dimensions) {
+  if (dimensions < 4) return {};
+  Order out = row_major(dimensions);
+  std::rotate(out.begin(), out.end() - 2, out.end() - 1);
+  return out;
+}
+
+// The order in which the dimensions of any tensor lie.
+Order by_stride(c10::IntArrayRef strides) {
+  Order out = row_major(strides.size());
+  std::ranges::stable_sort(out, {}, [&](size_t k) { return strides[k]; });
+  return out;
+}
+
 // Strides for `sizes` in the order in which the dimensions of a dense tensor lie; empty where that is not one order.
-std::vector<int64_t> strides_like(c10::IntArrayRef known_sizes, c10::IntArrayRef known_strides, c10::IntArrayRef sizes) {
+Strides strides_like(c10::IntArrayRef known_sizes, c10::IntArrayRef known_strides, c10::IntArrayRef sizes) {
   if (known_sizes.size() != sizes.size()) return {};
-  std::vector<int64_t> rows(sizes.size()), found;  // as strides of some tensor whose dimensions lie so
-  std::iota(rows.rbegin(), rows.rend(), 1);
-  auto channels_last = rows;  // N, spatial dimensions, C
-  if (rows.size() >= 4) std::rotate(channels_last.begin() + 1, channels_last.end() - 1, channels_last.end());
-  for (const auto& order : {rows, channels_last}) {
-    if (known_strides != at::infer_dense_strides(known_sizes, order)) continue;
-    auto strides = at::infer_dense_strides(sizes, order);
+  Strides found;
+  for (const auto& order : {row_major(sizes.size()), channels_last(sizes.size()), by_stride(known_strides)}) {
+    if (order.size() != sizes.size() || known_strides != c10::IntArrayRef(dense_strides(known_sizes, order)))
+      continue;
+    auto strides = dense_strides(sizes, order);
     if (!found.empty() && found != strides) return {};
     found = std::move(strides);
   }
-  if (found.empty() && known_strides == at::infer_dense_strides(known_sizes, known_strides))
-    found = at::infer_dense_strides(sizes, known_strides);
   return found;
-}
-
-// Whether the dimensions of two tensors, of which both have as many, lie in one order.
-bool lie_alike(c10::IntArrayRef a, c10::IntArrayRef b) {
-  for (size_t i = 0; i < a.size(); ++i)
-    for (size_t j = 0; j < i; ++j)
-      if ((a[j] < a[i]) != (b[j] < b[i])) return false;
-  return true;
 }
 
 // A missing tensor is None or an undefined one; those that are there are operands, no constants.
@@ -52,7 +76,7 @@ bool are_alike(const CallTemplate& one, const CallTemplate& other) {
   for (size_t i = 0; i < one.operands.size(); ++i) {
     const auto &a = one.operands[i], &b = other.operands[i];
     if (a.dtype != b.dtype || a.conj || b.conj || a.neg || b.neg || a.on_host || b.on_host) return false;
-    if (a.sizes.size() != b.sizes.size() || !lie_alike(a.strides, b.strides)) return false;
+    if (a.sizes.size() != b.sizes.size() || by_stride(a.strides) != by_stride(b.strides)) return false;
   }
   return true;
 }
@@ -90,7 +114,9 @@ std::shared_ptr<const ShapeEntry> OpCall::predict_by_structure(const ShapeEntry&
   OnHost call;
   try {
     alias_on_host(call, [](const c10::StorageImpl& storage) {
-      return storage_over(c10::DataPtr(nullptr, c10::Device(c10::kMeta)), storage.nbytes());
+      return c10::make_intrusive<c10::StorageImpl>(
+          c10::StorageImpl::use_byte_size_t(), storage.nbytes(), c10::DataPtr(nullptr, c10::Device(c10::kMeta)),
+          c10::GetAllocator(c10::kMeta), /*resizable=*/true);
     }, c10::DispatchKey::Meta);
     kernel_.prediction_.structured->callBoxed(kernel_.handle_, c10::DispatchKeySet(c10::DispatchKey::Meta), &call.stack);
   } catch (const std::exception&) {
