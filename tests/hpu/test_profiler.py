@@ -159,7 +159,8 @@ def test_waits_and_fallbacks_are_on_the_host(profiled):
 def test_everything_at_once(model, profiled, memory):
     def work():
         model()
-        torch.empty(1 << 16, device="hpu").fill_(1)
+        made = torch.empty(1 << 16, device="hpu").fill_(1)
+        made.cpu()
 
     every = dict.fromkeys(("record_shapes", "with_stack", "with_modules", "with_flops"), True)
     prof, events = profiled(work, profile_memory=memory, **every)
