@@ -29,9 +29,7 @@ def test_captured_graphs_keep_theirs_and_those_of_others_are_unloaded(script):
     assert len(loaded()) <= 4
     assert right(1, program(1))  # its recipe is loaded again
     print("dropped", file=sys.stderr)
-    kept = []
-    for n in PROGRAMS:
-        kept.append((n, *capture(lambda: program(n))))
+    kept = [(n, *capture(lambda: program(n))) for n in PROGRAMS]
     for _ in range(2):
         for n, graph, y in kept:
             graph.replay()
