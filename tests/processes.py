@@ -79,7 +79,7 @@ def run_file(
 @functools.cache
 def _server() -> ForkServer:
     """One for all scripts of this process."""
-    return ForkServer("torch", "torch._dynamo")  # which each optimizer imports
+    return ForkServer("torch", "torch._dynamo", "pytest")  # each optimizer imports Dynamo
 
 
 def run_python(

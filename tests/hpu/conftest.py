@@ -7,22 +7,24 @@ mode test_compiled_eagerly_*.py.
 import gc
 import os
 import threading
-from contextlib import contextmanager
 from textwrap import dedent
 
 import pytest
 import torch
 
-import openhpu
+from commands import ROOT
 from openhpu import _C
-from tests.hpu.support import memory_in_use
+from tests.hpu import support
 from tests.processes import clean_environment, run_code
 
 # What scripts need not say.
 IMPORTS = """
-import os, sys, threading, time, warnings
-import torch, openhpu
+import contextlib, copy, faulthandler, gc, itertools, os, random, re, signal, sys, threading, time, warnings
+from pathlib import Path
+import pytest, torch, openhpu
+import habana_frameworks.torch.core as htcore
 from openhpu import _C
+from tests.hpu.support import capture, counted, make, train_step
 from torch import nn
 """
 
@@ -49,6 +51,14 @@ def clean_device():
     torch.hpu.synchronize()
     yield
     torch.hpu.synchronize()  # an error that a test left behind belongs to that test
+
+
+@pytest.fixture
+def usable():
+    """The device still computes after the test, and nothing is being captured."""
+    yield
+    assert not torch.hpu.is_current_stream_capturing() and torch.hpu.current_device() == 0
+    assert (torch.ones(3, device="hpu") + 1).tolist() == [2.0] * 3
 
 
 @pytest.fixture
@@ -91,9 +101,9 @@ def collected():
 @pytest.fixture
 def level():
     """Device memory is back at its level when the test's tensors and graphs are gone."""
-    before = memory_in_use()
+    before = support.memory_in_use()
     yield
-    assert memory_in_use() == before
+    assert support.memory_in_use() == before
 
 
 class Gate:
@@ -137,20 +147,15 @@ def gate():
 
 @pytest.fixture
 def counted():
-    """`with counted() as difference:` fills a dict with how far each counter moved inside.
+    """support.counted."""
+    return support.counted
 
-    `ops_issued` is the sum that holds in both modes: operators for which the host did not wait.
-    """
 
-    @contextmanager
-    def measure():
-        difference = {}
-        before = openhpu.counters()
-        yield difference
-        difference.update({name: value - before[name] for name, value in openhpu.counters().items()})
-        difference["ops_issued"] = difference["ops_submitted"] + difference["ops_recorded"]
-
-    return measure
+@pytest.fixture
+def no_fallback(counted):
+    """No operator of the test is a fallback."""
+    with counted(ops_fallback=0):
+        yield
 
 
 @pytest.fixture
@@ -164,13 +169,11 @@ def one_graph(counted):
     def run(function, *arguments):
         function(*arguments)
         torch.hpu.synchronize()
-        with counted() as recorded:
+        with counted(graphs_flushed=0, ops_waited=0, ops_submitted=0) as recorded:
             result = function(*arguments)
         assert recorded["ops_recorded"] > 0
-        assert recorded["graphs_flushed"] == recorded["ops_waited"] == recorded["ops_submitted"] == 0
-        with counted() as flushed:
+        with counted(graphs_flushed=1, graphs_cut=0) as flushed:
             torch.hpu.synchronize()
-        assert flushed["graphs_flushed"] == 1 and flushed["graphs_cut"] == 0
         assert flushed["ops_in_recipes"] + flushed["ops_node_by_node"] == recorded["ops_recorded"]
         return result
 
@@ -186,6 +189,7 @@ def script(tmp_path):
 
     def run(code, *, bare=False, fails=False, warnings="error", timeout=300, fresh=False, **environment):
         variables = clean_environment(tmp_path, **MODE | environment)
+        variables["PYTHONPATH"] += f"{os.pathsep}{ROOT}"
         whole = code if bare else IMPORTS + dedent(code)
         return run_code(whole, tmp_path, variables, warnings, fails, timeout, fresh)
 

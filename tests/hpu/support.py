@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace
 
+import pytest
 import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from openhpu import events
+from openhpu import _C, events
 
 
 def line():
@@ -51,6 +52,39 @@ def in_threads(*functions):
     """What they return, each in a thread of its own, all at once."""
     with ThreadPoolExecutor(len(functions)) as pool:
         return [running.result() for running in [pool.submit(function) for function in functions]]
+
+
+@contextmanager
+def counted(**expected):
+    """`with counted(name=n) as difference:` fills a dict with how far each counter moved inside: `name` by n.
+
+    `ops_issued` is the sum that holds in both modes: operators for which the host did not wait.
+    """
+    difference = {}
+    before = events.counters()
+    yield difference
+    difference.update({name: value - before[name] for name, value in events.counters().items()})
+    difference["ops_issued"] = difference["ops_submitted"] + difference["ops_recorded"]
+    assert difference == difference | expected, difference
+
+
+@contextmanager
+def product_rule(rule):
+    """Products inside are computed by this rule of choice."""
+    _C.set_product_rule(rule)
+    try:
+        yield rule
+    finally:
+        _C.set_product_rule("auto")
+
+
+@contextmanager
+def in_place_of(name, kernel):
+    """A Python kernel for the CPU in the place of PyTorch's for an operator of aten."""
+    with torch.library._scoped_library("aten", "IMPL") as library:
+        with warnings.catch_warnings(action="ignore"):  # that it is
+            library.impl(name, kernel, "CPU", allow_override=True)
+        yield
 
 
 @contextmanager
@@ -132,19 +166,14 @@ def close(actual, expected, rtol=1e-5, atol=1e-6):
 
 
 def agree_on_error(function, *arguments):
-    """`function` raises the same class of error on both devices; returns hpu's."""
-    errors = []
-    for values in (arguments, to_hpu(arguments)):
-        try:
-            function(*values)
-            torch.hpu.synchronize()
-        except Exception as error:
-            errors.append(error)
-        else:
-            errors.append(None)
-    assert errors[0] is not None, "no error on the CPU"
-    assert type(errors[0]) is type(errors[1]), f"{errors[0]!r} on the CPU, {errors[1]!r} on hpu"
-    return errors[1]
+    """`function` raises the same class of error on both devices."""
+    on_hpu = to_hpu(arguments)
+    with pytest.raises(Exception) as expected:
+        function(*arguments)
+    with pytest.raises(expected.type) as found:
+        function(*on_hpu)
+        torch.hpu.synchronize()
+    assert found.type is expected.type
 
 
 def exact_attention(q, k, v, scale, *, seen=None, added=0.0, sinks=None, keep=1.0):
@@ -254,13 +283,17 @@ def train_step(model, optimizer, x, target):
     return loss.detach()
 
 
-def make(name, optimizer=torch.optim.AdamW, device="hpu", **settings):
-    """(model, optimizer, x, target) of a small model, with the same weights on every device."""
+def make(name, optimizer=torch.optim.AdamW, device="hpu", steps=0, **settings):
+    """(model, optimizer, x, target) of a small model after so many steps, with the same weights on every device."""
     torch.manual_seed(1)
     model = MODELS[name]()
     x, target = model.batch()
     model.to(device)
-    return model, optimizer(model.parameters(), lr=0.01, **settings), x.to(device), target.to(device)
+    made = model, optimizer(model.parameters(), lr=0.01, **settings), x.to(device), target.to(device)
+    for _ in range(steps):
+        train_step(*made)
+        torch.hpu.synchronize()
+    return made
 
 
 @contextmanager

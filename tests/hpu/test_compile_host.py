@@ -173,10 +173,9 @@ def test_numbers_are_arguments_of_one_capture(counted):
     f = compiled(lambda x, s, c: (x * s + 1) * (c + s), dynamic=True)
     x = torch.arange(4, device="hpu")
     f(x, 0.5, torch.tensor(1.5))
-    with counted() as moved:
+    with counted(graphs_captured=0, graph_replays=5):
         for k in range(5):
             assert f(x, k + 0.25, torch.tensor(float(k)))[1].item() == (k + 1.25) * (2 * k + 0.25)
-    assert (moved["graphs_captured"], moved["graph_replays"]) == (0, 5)
 
 
 def test_a_number_that_the_graph_writes():
@@ -266,10 +265,9 @@ def test_streams_in_training(counted):
     f = compiled(work)
     for k in range(3):
         w = torch.full((3,), k + 1.0, device="hpu", requires_grad=True)
-        with counted() as moved:
+        with counted(graph_replays=2 if k else 0):  # forward and backward, each whole
             f(torch.ones(3, device="hpu"), w).backward()
         assert w.grad.tolist() == [2.0 * k + 2] * 3
-    assert moved["graph_replays"] == 2  # forward and backward, each whole
 
 
 def test_effects_of_other_operators(compiled_graphs):

@@ -20,9 +20,8 @@ def test_a_cpu_fallback_runs_between_clusters(compiled_graphs, counted):
         return (torch.linspace(1, 2, 5, device="hpu") + k,)
 
     f = compiled_agrees(work, arguments, calls=2, fullgraph=True)  # it finds out, and captures both
-    with counted() as moved:
+    with counted(graph_replays=2, ops_fallback=1, graphs_captured=0):
         f(*arguments(3))
-    assert (moved["graph_replays"], moved["ops_fallback"], moved["graphs_captured"]) == (2, 1, 0)
     (graph,) = compiled_graphs
     assert [dict(c) for c in graph.layout.clusters] == [
         {"aten::mul.Tensor": 1, "aten::add.Tensor": 1},
@@ -112,6 +111,5 @@ def test_memory_that_parts_share_keeps_its_order(counted):
 
     for work, replays in ((shared, 0), (apart, 1)):
         f = compiled_agrees(work, arguments)
-        with counted() as moved:
+        with counted(graph_replays=replays):
             f(*arguments(3))
-        assert moved["graph_replays"] == replays

@@ -9,7 +9,6 @@ import re
 import pytest
 
 COMMON = """
-    import habana_frameworks.torch.core as htcore
     from openhpu.compiler.client import client as graphs
     torch.use_deterministic_algorithms(True)
     x, big = torch.arange(12.0).to("hpu"), torch.arange(400.0).to("hpu")
@@ -19,10 +18,9 @@ COMMON = """
             y = (y + 1).relu()
         return y
     def did(step):
-        before = openhpu.counters()
-        step()
-        htcore.mark_step()
-        moved = {name: value - before[name] for name, value in openhpu.counters().items()}
+        with counted() as moved:
+            step()
+            htcore.mark_step()
         taken.append("R" if moved["recipe_hits"] else "n" if moved["ops_node_by_node"] else "-")
         while PATIENT and graphs.unanswered():
             time.sleep(0.001)
@@ -50,9 +48,7 @@ PROGRAMS = {
     "a large graph": ("for _ in range(24): did(lambda: chain(x, 150))", "[-n]n{14,15}R{8,9}"),
     "a captured graph": (
         """
-    graph = torch.hpu.HPUGraph()
-    with torch.hpu.graph(graph):
-        (x * 2 + 1).relu().neg().abs()
+    graph, _ = capture(lambda: (x * 2 + 1).relu().neg().abs())
     for _ in range(32):
         did(graph.replay)
         """,
@@ -101,15 +97,10 @@ def test_a_graph_that_cannot_be_compiled(script):
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_who_waits_for_recipes_has_them(script, deterministic):
     """Without deterministic algorithms recipes take over when they are there."""
-    code = (
-        "    PATIENT = False"
-        + COMMON
-        + f"""
+    program = f"""
     torch.use_deterministic_algorithms({deterministic})
     for _ in range(6):
         did(lambda: (x * 2 + 1).relu())
         openhpu.wait_for_recipes()
-    print(''.join(taken))
     """
-    )
-    assert script(code, OPENHPU_COMPILE="background", PT_HPU_RECIPE_CACHE_CONFIG="").out == "-nnRRR"
+    assert run_programs(script, [program], False) == ["-nnRRR"]

@@ -1,72 +1,39 @@
 """torch.compile and HPU graphs in eager mode through compiled recipes. Few compilations, for which the calls wait."""
 
-import contextlib
 from functools import partial
 
 import pytest
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import BaseTorchDispatchMode
 
-from tests.hpu.support import compiled, to_cpu
+from tests.hpu.support import capture, compiled, loss_of, make, to_cpu
 
 pytestmark = pytest.mark.usefixtures("compiled_graphs")
 
 
-class Block(nn.Module):
-    """Convolution, batch norm, attention, dropout."""
-
-    def __init__(self):
-        super().__init__()
-        self.conv, self.norm = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
-        self.parts, self.head = nn.Linear(8, 24), nn.Linear(8, 5)
-
-    def forward(self, x):
-        y = torch.relu(self.norm(self.conv(x))).flatten(2).transpose(1, 2)
-        q, k, v = self.parts(y).view(x.shape[0], -1, 3, 2, 4).permute(2, 0, 3, 1, 4)
-        mixed = nn.functional.scaled_dot_product_attention(q, k, v)
-        y = y + mixed.transpose(1, 2).reshape(y.shape)
-        return self.head(nn.functional.dropout(y.mean(1), 0.5, self.training))
-
-
-def setting(device="hpu"):
-    torch.manual_seed(0)
-    model = Block().to(device)
-    x, target = torch.randn(4, 3, 6, 6, device="cpu").to(device), torch.arange(4).to(device)
-    return model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), x, target
-
-
 def step(model, optimizer, x, target):
     optimizer.zero_grad()
-    loss = nn.functional.cross_entropy(model(x), target)
+    loss = loss_of(model, x, target)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], 1.0)
     optimizer.step()
     return loss.detach()
 
 
-def graphed(work):
-    """`work` as an HPU graph: the first call runs it, the second captures it, later ones replay it."""
-    graph, results = torch.hpu.HPUGraph(), []
-
-    def call():
-        if len(results) == 2:
-            graph.replay()
-        else:
-            with torch.hpu.graph(graph) if results else contextlib.nullcontext():
-                results.append(work())
-        return results[-1]
-
-    return call
-
-
-def trained(counted, wrap_model=lambda model: model, wrap_step=lambda step: step):
-    """The losses of five steps and what the model is then, and the counters."""
-    model, *rest = setting()
-    do = wrap_step(partial(step, wrap_model(model), *rest))
+def trained(counted, wrap_model=lambda model: model, graphed=False):
+    """The losses of five steps and what the model is then, and the counters; `graphed`: later steps are replays."""
+    model, *rest = make("convnet", torch.optim.SGD, momentum=0.9)
+    do = partial(step, wrap_model(nn.Sequential(model, nn.Dropout(0.5))), *rest)
     torch.manual_seed(3)
     with counted() as moved:
-        losses = [do().item() for _ in range(5)]
+        losses = [do().item() for _ in range(1 if graphed else 5)]
+        if graphed:
+            graph, loss = capture(do)
+            losses.append(loss.item())
+            for _ in range(3):
+                graph.replay()
+                losses.append(loss.item())
     return (losses, to_cpu(list(model.state_dict().values()))), moved
 
 
@@ -76,7 +43,7 @@ def test_training_is_that_of_eager_mode(counted):
     found, moved = trained(counted, partial(compiled, fullgraph=True))
     assert moved["recipes_compiled"] >= 2 and moved["ops_in_recipes"] > 0
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
-    found, moved = trained(counted, wrap_step=graphed)
+    found, moved = trained(counted, graphed=True)
     assert moved["recipes_compiled"] == 1 and moved["ops_in_recipes"] > 0
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 
@@ -122,8 +89,8 @@ def test_one_recipe_for_all_sizes_or_one_for_each(static, counted):
 
 def test_weights_as_constants(compiled_graphs, counted):
     """A recipe that holds the weights; after a write to one, a recipe that takes them all."""
-    model, _, x, _ = setting()
-    reference = setting("cpu")[0].eval()
+    model, _, x, _ = make("convnet")
+    reference = make("convnet", device="cpu")[0].eval()
     f = compiled(model.eval(), options={"use_graph_freezing": True})
 
     def check(k):
@@ -151,21 +118,11 @@ def test_weights_as_constants(compiled_graphs, counted):
     assert moved["graph_replays"] == 1 and moved["ops_node_by_node"] == moved["recipes_compiled"] == 0
 
 
-class Through(TorchDispatchMode):
-    """As AOTAutograd's, which looks at the operators of a first call."""
-
-    def __torch_dispatch__(self, function, types, arguments=(), options=None):
-        return function(*arguments, **(options or {}))
-
-
 def test_numbers_under_a_dispatch_mode():
     """The same graph with another number: why it is new is told from there."""
     x = torch.arange(5, device="hpu", dtype=torch.int32)
     for number in (2.5, 3.5, 4.5):
-        graph = torch.hpu.HPUGraph()
-        with Through():
-            graph.capture_begin()
-            y = torch.rsub(x, 2.5), torch.remainder(x, number)
-            graph.capture_end()
+        with BaseTorchDispatchMode():  # as AOTAutograd's, which looks at the operators of a first call
+            graph, y = capture(lambda number=number: (torch.rsub(x, 2.5), torch.remainder(x, number)))
         graph.replay()
         assert y[1].tolist() == [k % number for k in range(5)]

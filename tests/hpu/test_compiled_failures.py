@@ -4,7 +4,6 @@ import pytest
 
 # A program that recurs, and a second one; `done` waits for the compiler and says what ran.
 COMMON = """
-    from pathlib import Path
     x = torch.arange(6.0, device="hpu")
     def first():
         y = (x * 2 + 1).view(2, 3)

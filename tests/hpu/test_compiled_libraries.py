@@ -2,11 +2,10 @@
 
 # The system allows so few mappings that 3 libraries are kept, and 6 with those of captured graphs.
 COMMON = """
-    import re
-    from pathlib import Path
     from openhpu.compiler.client import client as graphs
     (few := Path("few")).write_text(str(4 * graphs._MAPPINGS * 3))
     graphs._MAX_MAP_COUNT = few
+    _C.configure_graphs("sync", 1000, 10000, max_libraries=graphs._most_libraries())
     x = torch.arange(6.0, device="hpu")
     def program(n, y=x):
         for _ in range(n):
@@ -30,12 +29,7 @@ def test_captured_graphs_keep_theirs_and_those_of_others_are_unloaded(script):
     assert len(loaded()) <= 4
     assert right(1, program(1))  # its recipe is loaded again
     print("dropped", file=sys.stderr)
-    kept = []
-    for n in PROGRAMS:
-        graph = torch.hpu.HPUGraph()
-        with torch.hpu.graph(graph):
-            y = program(n)
-        kept.append((n, graph, y))
+    kept = [(n, *capture(lambda: program(n))) for n in PROGRAMS]
     for _ in range(2):
         for n, graph, y in kept:
             graph.replay()

@@ -1,7 +1,6 @@
 """Memory that runs out while a graph waits for its recipe, and in a recipe: each allocation in turn."""
 
 CODE = """
-    import itertools
     x = torch.linspace(-1, 1, 4096, device="hpu").view(64, 64)
     x_cpu = torch.linspace(-1, 1, 4096).view(64, 64)
     def program(x, length):
@@ -34,13 +33,12 @@ CODE = """
         assert live.tolist() == [5.0] * 64
         return injected
 
-    before = openhpu.counters()
-    # Each time a graph that is new, and waits for its recipe.
-    while_compiling = next(first - 1 for first in itertools.count(1) if not attempt(False, first, 1 + first))
-    in_recipe = next(first - 1 for first in itertools.count(1) if not attempt(True, first, 9))
+    with counted(ops_node_by_node=0, recipe_misses=0) as moved:
+        # Each time a graph that is new, and waits for its recipe.
+        while_compiling = next(first - 1 for first in itertools.count(1) if not attempt(False, first, 1 + first))
+        in_recipe = next(first - 1 for first in itertools.count(1) if not attempt(True, first, 9))
     print(while_compiling, in_recipe > 0)
-    moved = {name: value - before[name] for name, value in openhpu.counters().items()}
-    assert moved["ops_node_by_node"] == moved["recipe_misses"] == 0 < moved["recipe_hits"], moved
+    assert moved["recipe_hits"] > 0
 """
 
 

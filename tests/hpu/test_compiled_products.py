@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-import openhpu
-from openhpu import _C
+from .support import counted, product_rule
 
 STEP = """
 import torch
@@ -26,11 +25,8 @@ print(openhpu.counters()["ops_recorded"])
 
 
 def by_rule(rule, step, operands):
-    _C.set_product_rule(rule)
-    try:
+    with product_rule(rule):
         return [t.cpu() for t in step(*operands)]
-    finally:
-        _C.set_product_rule("auto")
 
 
 @pytest.mark.parametrize("rule", ["mkl", "onednn"])
@@ -39,9 +35,9 @@ def test_recipes_compute_what_eager_mode_computes(rule, script, tmp_path):
     exec(STEP, namespace)
     step, operands = namespace["step"], namespace["operands"]()
     for _ in range(3):
-        before = openhpu.counters()["recipe_hits"]
-        found = by_rule(rule, step, operands)
-    assert openhpu.counters()["recipe_hits"] > before  # the last one was a recipe
+        with counted() as work:
+            found = by_rule(rule, step, operands)
+    assert work["recipe_hits"] > 0  # the last one was a recipe
     assert script(STEP + EAGER, PT_HPU_LAZY_MODE="0", OPENHPU_COMPILE="off", OPENHPU_PRODUCTS=rule).out == "0"
     assert all(map(torch.equal, found, torch.load(tmp_path / "eager.pt")))
     others = by_rule("mkl" if rule == "onednn" else "onednn", step, operands)

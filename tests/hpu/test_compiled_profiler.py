@@ -3,13 +3,12 @@
 import torch
 from torch.profiler import profile
 
-import openhpu
 from tests import traces
 
 from .test_profiler import BOTH, exported
 
 
-def test_kernels_are_parts_of_their_recipe(tmp_path):
+def test_kernels_are_parts_of_their_recipe(tmp_path, counted):
     x = torch.randn(300, 300, device="hpu")
 
     def step():
@@ -20,10 +19,8 @@ def test_kernels_are_parts_of_their_recipe(tmp_path):
     expected = step()
     with profile(activities=BOTH) as compiling:
         assert step() == expected
-    openhpu.reset_counters()
-    with profile(activities=BOTH) as prof:
+    with counted(recipe_hits=1), profile(activities=BOTH) as prof:
         assert step() == expected
-    assert openhpu.counters()["recipe_hits"] == 1
     events = exported(prof, tmp_path)
     (recipe,) = [e for e in traces.named(events, "kernel") if e["name"].startswith("recipe ")]
     parts = traces.named(events, "hpu_op")

@@ -5,11 +5,9 @@ import re
 import pytest
 
 CODE = """
-    import contextlib
-    from pathlib import Path
     from types import SimpleNamespace
     from unittest.mock import patch
-    from openhpu import _C; from openhpu.compiler.client import client as graphs
+    from openhpu.compiler.client import client as graphs
     from openhpu.compiler.client import service
     from openhpu.compiler.client.service import Service
     from openhpu.compiler.client import dumps

@@ -11,15 +11,8 @@ import habana_frameworks.torch.core as htcore
 
 from .support import line
 
+pytestmark = pytest.mark.usefixtures("usable")
 F = nn.functional
-
-
-@pytest.fixture(autouse=True)
-def usable():
-    """The device still computes after each test."""
-    yield
-    assert torch.hpu.current_device() == 0
-    assert (torch.ones(3, device="hpu") + 1).tolist() == [2.0] * 3
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Events: points in a stream, with the time at which the device reached them."""
+"""The event source of the project: what happened, when, and on which line."""
 
 import time
 
@@ -9,70 +9,6 @@ import openhpu
 from openhpu import events
 
 from .support import heard, listening
-
-
-@pytest.fixture
-def x():
-    """A tensor on which `add_` has been seen."""
-    x = torch.zeros(8, device="hpu")
-    x.add_(1)
-    torch.hpu.synchronize()
-    return x
-
-
-@pytest.mark.parametrize("make", [lambda: torch.Event(device="hpu"), torch.hpu.Event, torch.Event])
-def test_an_event_is_reached_when_the_work_before_it_is_done(make, x, gate):
-    event = make()
-    with gate:
-        x.add_(1)
-        event.record()
-        assert not event.query()
-    event.synchronize()
-    assert event.query()
-    assert x.tolist() == [2.0] * 8
-
-
-def test_work_after_an_event_does_not_hold_it_back(x, gate):
-    event = torch.hpu.Event()
-    x.add_(1)
-    event.record()
-    torch.hpu.synchronize()
-    with gate:
-        x.add_(1)
-        assert event.query()
-        event.synchronize()  # must not wait
-
-
-def test_an_event_takes_the_stream_that_it_is_given(x, gate):
-    stream, event = torch.hpu.Stream(), torch.hpu.Event()
-    with gate:
-        x.add_(1)
-        with torch.hpu.stream(stream):
-            x.add_(1)
-        event.record(stream)
-        assert not event.query()
-    event.wait(torch.hpu.current_stream())
-    event.wait()
-    event.synchronize()
-
-
-def test_elapsed_time_is_the_devices():
-    begin, end = torch.hpu.Event(enable_timing=True), torch.hpu.Event(enable_timing=True)
-    x = torch.ones(256, 256, device="hpu")
-    begin.record()
-    for _ in range(20):
-        x = x @ x / 256
-    end.record()
-    end.synchronize()
-    assert begin.elapsed_time(end) > 0
-    assert end.elapsed_time(begin) == -begin.elapsed_time(end)
-    untimed = torch.hpu.Event()
-    untimed.record()
-    with pytest.raises((RuntimeError, ValueError), match="enable_timing"):
-        begin.elapsed_time(untimed)
-
-
-# The event source of the project: what happened, when, and on which line.
 
 
 @pytest.fixture

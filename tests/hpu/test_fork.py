@@ -33,8 +33,6 @@ def test_a_child_forked_after_the_first_use_is_told_to_spawn_and_the_parent_goes
 
 
 EVERYTHING = """
-    import habana_frameworks.torch.core as htcore
-    import gc, signal
     from openhpu import counters
 
     made = torch.ones(1000, device="hpu")
@@ -53,9 +51,7 @@ EVERYTHING = """
         for _ in range(3):
             watched(weight)
     held["watched"] = watched
-    graph = torch.hpu.HPUGraph()
-    with torch.hpu.graph(graph):
-        held["shared"] = made * 2
+    graph, held["shared"] = capture(lambda: made * 2)
     graph.replay()
     held["graph"] = graph
     held["compiled"] = torch.compile(lambda x: (x * 3).relu(), backend="hpu_backend")
@@ -121,7 +117,6 @@ def test_a_child_frees_objects_of_each_kind(script, lazy):
 
 def test_a_child_ends_while_the_publisher_of_its_parent_writes(script):
     code = """
-        import signal
         from openhpu.observe.smi import publisher
 
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -1,7 +1,6 @@
 """OPENHPU_CHECK_GRAPHS: broken uses of HPU graphs are named with operator, line and reason; right ones stay silent."""
 
 import types
-import warnings
 
 import pytest
 import torch
@@ -11,6 +10,7 @@ from openhpu import settings
 from openhpu.capture.hpu_graphs import check, compared
 from tests.hpu.support import capture, listening, memory_in_use
 
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # one at the first difference
 wrap, wrap_function = torch.hpu.wrap_in_hpu_graph, torch.hpu.wrap_in_hpu_graph_func
 make_graphed, ModuleCacher = torch.hpu.make_graphed_callables, torch.hpu.ModuleCacher
 SCALE = 2.0
@@ -25,11 +25,7 @@ def seen():
     def hear(event):
         found.append((*(event.params[name] for name in ("outcome", "op", "text")), event.site))
 
-    with (
-        listening(("graph_check", hear)),
-        settings.overridden("OPENHPU_CHECK_GRAPHS", True),
-        warnings.catch_warnings(action="ignore", category=RuntimeWarning),
-    ):
+    with listening(("graph_check", hear)), settings.overridden("OPENHPU_CHECK_GRAPHS", True):
         yield found
     check._suspects.clear()
 
@@ -302,7 +298,6 @@ def test_one_warning_at_the_first_difference(seen):
 
 
 OUT_OF_MEMORY = """
-import habana_frameworks.torch as ht
 seen = []
 openhpu.events.subscribe("graph_check", lambda e: seen.append(e.params["outcome"]))
 x = torch.ones((56 << 20) // 4, device="hpu")
@@ -314,8 +309,8 @@ for k in range(3):
 print({{*seen}})
 """
 FUNCTIONS = {
-    "wrapped": "g = ht.hpu.wrap_in_hpu_graph_func(lambda x: x * 2)\ndef f(): return g(x)",
-    "by hand": "g = ht.hpu.HPUGraph()\nwith ht.hpu.graph(g): a, b = x * 2, x * 3\ndef f(): g.replay(); return a",
+    "wrapped": "g = torch.hpu.wrap_in_hpu_graph_func(lambda x: x * 2)\ndef f(): return g(x)",
+    "by hand": "g = torch.hpu.HPUGraph()\nwith torch.hpu.graph(g): a, b = x * 2, x * 3\ndef f(): g.replay(); return a",
 }
 
 
@@ -327,7 +322,7 @@ def test_without_memory_for_the_copies_the_run_goes_on(script, kind):
 
 
 COLLECTIVE = """
-import habana_frameworks.torch as ht, torch.distributed as dist
+import torch.distributed as dist
 seen = []
 openhpu.events.subscribe("graph_check", lambda e: seen.append((e.params["outcome"], e.params["text"])))
 dist.init_process_group("hccl", store=dist.HashStore(), rank=0, world_size=1)
@@ -336,9 +331,8 @@ def function(x):
     dist.all_reduce(x)
     return x * 2
 x = torch.ones(4, device="hpu")
-print(ht.hpu.wrap_in_hpu_graph_func(function)(x).sum().item())
-with ht.hpu.graph(g := ht.hpu.HPUGraph()):
-    y = function(x)
+print(torch.hpu.wrap_in_hpu_graph_func(function)(x).sum().item())
+g, y = capture(lambda: function(x))
 g.replay()
 print(y.sum().item(), len(seen), *{*seen})
 dist.destroy_process_group()

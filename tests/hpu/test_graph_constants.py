@@ -90,16 +90,15 @@ WRITES = {
 
 
 @pytest.mark.parametrize("write", WRITES)
+@torch.no_grad()
 def test_after_any_write_weights_are_inputs_again(x, write):
     model = _model()
     graph, result = _inference(model, x)
     assert _constants(graph) == 6
-    with torch.no_grad():
-        WRITES[write](model)
+    WRITES[write](model)
     assert _constants(graph) == 0
     graph.replay()
-    with torch.no_grad():
-        torch.testing.assert_close(result, model(x))
+    torch.testing.assert_close(result, model(x))
     assert _constants(graph) == 0
 
 
@@ -114,17 +113,16 @@ def test_reading_a_weight_is_no_write(x):
     assert _constants(graph) == 6
 
 
+@torch.no_grad()
 def test_a_replay_of_another_graph_that_writes_a_weight_is_a_write(x):
     model = _model()
-    with torch.no_grad():
-        step, _ = capture(lambda: model[3].weight.mul_(0.5))
+    step, _ = capture(lambda: model[3].weight.mul_(0.5))
     graph, result = _inference(model, x)
     assert _constants(graph) == 6
     step.replay()
     assert _constants(graph) == 0
     graph.replay()
-    with torch.no_grad():
-        torch.testing.assert_close(result, model(x))
+    torch.testing.assert_close(result, model(x))
 
 
 def test_a_wrapped_module_has_its_buffers_among_them(x):

@@ -13,28 +13,15 @@ SEED = os.environ.get("FUZZ_SEED", "20260729")
 # Each attempt trains a model some steps again and again, until the signal comes. Then the same steps, undisturbed, are
 # compared with those on the CPU.
 CODE = """
-    import habana_frameworks.torch.core as htcore
-    import faulthandler, random, signal
     faulthandler.dump_traceback_later(1200, exit=True)
     torch.set_num_threads(1)
     choose = random.Random({seed})
 
-    def make(device):
-        torch.manual_seed(0)
-        nn = torch.nn
-        model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4)).to(device)
-        return model, torch.optim.AdamW(model.parameters(), lr=0.01)
-
-    batches = [(torch.randn(8, 16), torch.randint(4, (8,))) for _ in range(4)]
-
     def train(device):
-        model, optimizer = make(device)
+        model, optimizer, x, target = make("mlp", device=device)
         losses = []
-        for x, target in batches:
-            optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(model(x.to(device)), target.to(device))
-            loss.backward()
-            optimizer.step()
+        for step in range(4):
+            loss = train_step(model, optimizer, x.roll(step, 0), target.roll(step, 0))
             htcore.mark_step()
             losses.append(loss.item())
         return losses + [p.detach().cpu() for p in model.parameters()]

@@ -6,7 +6,6 @@ A thread sends SIGINT once the script waits for what a gate holds back. Each scr
 import pytest
 
 COMMON = """
-    import faulthandler, signal
     faulthandler.dump_traceback_later(120, exit=True)  # a wait that doesn't end
     x = torch.arange(1000.0).to("hpu")
     big = torch.arange(400_000.0)
@@ -107,7 +106,6 @@ def test_an_interrupt_ends_a_submission_to_a_full_queue(script):
 def test_an_interrupt_ends_a_wait_for_the_compiler(script, policy):
     """The graph runs operator by operator, and what follows works."""
     code = f"""
-    import habana_frameworks.torch.core as htcore
     from openhpu.compiler.client import client as graphs
     torch.use_deterministic_algorithms({policy != "sync"})
     total, begun = torch.zeros(1000).to("hpu"), 0
@@ -139,7 +137,6 @@ def test_an_interrupt_ends_a_wait_for_the_compiler(script, policy):
 
 def test_an_interrupt_that_meets_an_event_listener_is_not_lost(script):
     code = """
-    import pytest
     from openhpu import events
     def listen(event):
         signal.raise_signal(signal.SIGINT)

@@ -56,11 +56,9 @@ def trains(layers, rows=1, width=16):
 
 def test_steps_whose_loss_is_read_run_in_pieces(counted):
     steps(12, 1)
-    with counted() as work:
+    with counted(graphs_started_early=5 * PIECES, graphs_cut=0) as work:
         steps(5, 1)
-    assert work["graphs_started_early"] == 5 * PIECES
     assert work["graphs_flushed"] >= 5 * (PIECES + 1)
-    assert work["graphs_cut"] == 0
 
 
 def test_steps_without_a_backward_stay_whole(early):
@@ -128,7 +126,6 @@ def test_steps_whose_loss_is_not_read_are_whole(counted, before, every, most):
 
 def test_pieces_hold_no_more_memory_than_eager_mode_does(script):
     code = """
-        import habana_frameworks.torch.core as htcore
         model = nn.Sequential(*(nn.Sequential(nn.Linear(128, 128), nn.GELU()) for _ in range(6))).to("hpu")
         optimizer = torch.optim.AdamW(model.parameters())
         x = torch.randn(192, 128, device="hpu")

@@ -27,8 +27,6 @@ def test_what_dies_within_a_step_is_never_allocated():
 
 
 LARGE = """
-    import pytest
-    import habana_frameworks.torch.core as htcore
     MB = 1 << 20
     def block():  # 8 MiB of 64
         return torch.ones(2 * MB, device="hpu")
@@ -47,10 +45,9 @@ def test_a_step_larger_than_memory_fails_at_its_end_and_loses_nothing(script):
             htcore.mark_step()
     # The graph waits: what is given up makes room, and the rest is computed.
     del parts[1:6]
-    before = openhpu.counters()
-    htcore.mark_step()
-    torch.hpu.synchronize()
-    assert openhpu.counters()["ops_node_by_node"] - before["ops_node_by_node"] == 10
+    with counted(ops_node_by_node=10):
+        htcore.mark_step()
+        torch.hpu.synchronize()
     assert [part[7].item() for part in [marker, *parts]] == [2.0, 2.0, 8.0, 9.0, 10.0]
     del parts, marker
     assert (keep * 2)[3].item() == 4
@@ -105,8 +102,6 @@ def test_a_graph_that_must_end_and_has_no_room_refuses_calls_and_runs_each_once(
 def test_a_million_recorded_operators_leak_nothing(ending, script):
     """In each of two equal halves; the first one is what fills buffers and caches."""
     code = f"""
-        import habana_frameworks.torch.core as htcore
-        import gc
         def resident():
             with open("/proc/self/statm") as file:
                 return int(file.read().split()[1]) * 4096
@@ -169,7 +164,6 @@ def test_graphs_in_memory_are_bounded(script):
 def test_what_the_collector_frees_while_a_flush_waits_for_its_recipe(script, captured):
     """The compiler's thread may run Python's collector before it delivers what the flush, with its locks, waits for."""
     code = f"""
-        import contextlib, gc
         from openhpu.compiler.client.service import Service
         look_up = Service._look_up
         def collect_first(self, request):
@@ -218,8 +212,6 @@ def test_what_the_collector_frees_while_a_flush_waits_for_its_recipe(script, cap
 def test_results_that_die_in_one_thread_while_another_flushes(script):
     """Promised memory is given back once: not by the thread that destroys a result and by the flush that meets it."""
     script("""
-        import habana_frameworks.torch.core as htcore
-        import gc
         x = torch.ones(64, 64, device="hpu", requires_grad=True)
         def steps(n):  # autograd's thread drops results without Python's lock
             for _ in range(n):

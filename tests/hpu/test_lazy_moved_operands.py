@@ -12,7 +12,7 @@ M, N = torch.arange(12.0).reshape(3, 4) / 7 - 0.6, torch.arange(20.0).reshape(4,
 MASK = torch.tensor([[True, False, True, True]] * 3)
 ROWS = torch.tensor([2, 0])
 
-# Programs of two operands; each is given one on the CPU and one on the device, both ways.
+# Programs of two operands alike; each is given one on the CPU and one on the device, both ways.
 PAIRS = {
     **{name: getattr(torch, name) for name in ("eq", "add", "maximum", "isclose", "atan2", "cdist")},
     "sub": lambda a, b: torch.sub(a, b, alpha=2),
@@ -22,8 +22,9 @@ PAIRS = {
     "cat": lambda a, b: torch.cat([a, b]),
     "mse_loss": F.mse_loss,
 }
-# Operands that differ: an indexed tensor, a layer's weights and its input, ...
-UNEQUAL = {
+# With their operands, which may differ: an indexed tensor, a layer's weights and its input, ...
+PROGRAMS = {
+    **{name: (function, M, M + 0.25) for name, function in PAIRS.items()},
     "mm": (torch.mm, M, N),
     "matmul": (torch.matmul, M, N),
     "bmm": (torch.bmm, M.expand(2, 3, 4), N.expand(2, 4, 5)),
@@ -39,9 +40,9 @@ UNEQUAL = {
 
 
 @pytest.mark.parametrize("on_cpu", [0, 1])
-@pytest.mark.parametrize("name", [*PAIRS, *UNEQUAL])
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_a_result_is_on_the_device(name, on_cpu, counted):
-    function, *operands = program_of(name)
+    function, *operands = PROGRAMS[name]
     mixed = [x if k == on_cpu else x.to("hpu") for k, x in enumerate(operands)]
     with counted() as work:
         result = function(*mixed)
@@ -79,14 +80,9 @@ def test_a_destination_on_the_cpu_is_an_error(write, argument):
         write(M.clone(), M.to("hpu"))
 
 
-def program_of(name):
-    """A program of two operands, and the operands."""
-    return UNEQUAL[name] if name in UNEQUAL else (PAIRS[name], M, M + 0.25)
-
-
 @pytest.mark.parametrize("name", ["mm", "linear", "conv2d", "layer_norm", "mse_loss", "lerp", "cat", "sub", "cdist"])
 def test_a_gradient_comes_back(name):
-    function, *operands = program_of(name)
+    function, *operands = PROGRAMS[name]
 
     def gradients(*devices):
         leaves = [x.detach().clone().requires_grad_() for x in operands]

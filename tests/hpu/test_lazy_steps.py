@@ -19,14 +19,12 @@ def test_a_step_is_one_graph_and_runs_node_by_node(counted):
     for _ in range(20):  # until no step begins early because other tests have read the loss of theirs
         train_step(model, optimizer, x, target)
         htcore.mark_step()
-    with counted() as work:
+    with counted(graphs_flushed=1, graphs_cut=0, ops_in_recipes=0, ops_waited=0, ops_fallback=0) as work:
         loss = train_step(model, optimizer, x, target)
         for _ in range(3):  # an empty step hands nothing over
             htcore.mark_step()
         torch.hpu.synchronize()
-    assert work["graphs_flushed"] == 1 and work["graphs_cut"] == 0
     assert work["ops_node_by_node"] == work["ops_recorded"] > 20
-    assert work["ops_in_recipes"] == work["ops_waited"] == work["ops_fallback"] == 0
     assert loss.isfinite().item()
 
 
@@ -34,15 +32,12 @@ def test_first_sight_cuts_the_graph_and_second_sight_does_not(counted):
     x = torch.ones(3, 29, device="hpu")
     torch.hpu.synchronize()
     x + 1
-    with counted() as first:
+    with counted(ops_recorded=1, graphs_cut=1, ops_waited=1):
         y = torch.copysign(x, x + 1)
         torch.hpu.synchronize()
-    with counted() as second:
+    with counted(graphs_cut=0, ops_waited=0, ops_recorded=2, graphs_flushed=1):
         z = torch.copysign(x, x + 1)
         torch.hpu.synchronize()
-    assert (first["ops_recorded"], first["graphs_cut"], first["ops_waited"]) == (1, 1, 1)
-    assert second["graphs_cut"] == second["ops_waited"] == 0
-    assert (second["ops_recorded"], second["graphs_flushed"]) == (2, 1)
     assert torch.equal(y, z)
 
 
@@ -113,10 +108,10 @@ def test_mark_step_in_backward_hooks(counted):
 
     expected = program("cpu", lambda: None)
     program("hpu", htcore.mark_step)
-    with counted() as work:
+    with counted(graphs_cut=0) as work:
         actual = program("hpu", htcore.mark_step)
     torch.testing.assert_close(actual, expected)
-    assert work["graphs_flushed"] >= 6 and work["graphs_cut"] == 0
+    assert work["graphs_flushed"] >= 6
 
 
 @pytest.mark.parametrize("threads", [2, 6])
@@ -137,10 +132,9 @@ def test_threads_record_at_once(threads, counted):
 
     (x + 1) * 1.0 + 1
     torch.hpu.synchronize()
-    with counted() as done:
+    with counted(ops_recorded=threads * 301, ops_node_by_node=threads * 301):
         in_threads(*(partial(work, number) for number in range(threads)))
         torch.hpu.synchronize()
-    assert done["ops_recorded"] == done["ops_node_by_node"] == threads * 301
 
 
 def test_who_waits_for_steps_in_flight_holds_nobody_up(gate):

@@ -111,22 +111,19 @@ def test_training_does_not_grow_and_leaves_nothing(name, steps):
         return [stats[key] for key in ("InUse", "ActiveAllocs", "TotalActiveAllocs")]
 
     before = used()
-    model, optimizer, x, target = make(name)
-    for _ in range(3):
-        train_step(model, optimizer, x, target)
+    made = make(name, steps=3)
     during = used()
     assert during[0] > before[0]
     for _ in range(steps):
-        train_step(model, optimizer, x, target)
+        train_step(*made)
     assert used() == during
-    del model, optimizer, x, target
+    del made
     assert used()[:2] == before[:2]
 
 
 def test_the_peak_of_a_training_step_is_that_of_the_cpu(script):
     """The CPU's is measured by PyTorch's own profiler of allocations."""
     code = """
-        import itertools
         from torch.profiler import ProfilerActivity, profile
 
         def warm(device):
@@ -156,7 +153,6 @@ def test_the_peak_of_a_training_step_is_that_of_the_cpu(script):
 
 def test_out_of_memory_says_what_is_in_use_and_the_device_stays_usable(script):
     code = """
-    import pytest
     x = torch.ones(1 << 20, device="hpu")
     with pytest.raises(torch.OutOfMemoryError) as error:
         torch.empty(1 << 30, device="hpu")
@@ -185,7 +181,6 @@ def test_temporaries_of_kernels_do_not_count_as_tensors():
 def test_the_device_never_asks_the_machine_for_more_than_it_has(script):
     """Nor for memory of its kernels and pinned memory. 128 MB of what is available are kept for the host."""
     code = """
-    import pytest
     def write(file, *words):
         os.makedirs(os.path.dirname(f"machine/{file}"), exist_ok=True)
         with open(f"machine/{file}", "w") as made:

@@ -45,7 +45,6 @@ assert v.grad.device == v.device and v.grad.tolist() == [3.0] * 3
 
 def test_operands_on_two_devices_are_refused(two):
     two("""
-import pytest
 a, b = torch.ones(2, 2, device="hpu:0"), torch.ones(2, 2, device="hpu:1")
 for function in (
     lambda: a + b, lambda: a @ b, lambda: a.add_(b), lambda: torch.cat([a, b]), lambda: torch.add(a, a, out=b)

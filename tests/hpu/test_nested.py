@@ -6,31 +6,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tests.hpu.support import heard, to_cpu
+from tests.hpu.support import agree, heard, to_cpu
 
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
 
-LENGTHS = 2, 5, 3
 
-
-def components(*shape, dtype=torch.float32):
+def components(width):
     torch.manual_seed(0)
-    return [torch.randn(n, *shape).to(dtype) for n in LENGTHS]
-
-
-def on_both(work, *shape, layout=torch.strided, requires_grad=False):
-    """What `work` gives for a nested tensor of each device, and the gradient of its values' sum."""
-    results = []
-    for device in ("cpu", "hpu"):
-        parts = [part.to(device).requires_grad_(requires_grad) for part in components(*shape)]
-        nested = torch.nested.as_nested_tensor(parts, layout=layout)
-        result = work(nested)
-        assert nested.device.type == result.device.type == device
-        values = list(result.unbind()) if result.is_nested else [result]
-        if requires_grad:
-            sum((v * v).sum() for v in values).backward()
-        results.append(to_cpu([values, [part.grad for part in parts]]))
-    torch.testing.assert_close(results[1], results[0])
+    return [torch.randn(n, width) for n in (2, 5, 3)]
 
 
 STRIDED = {
@@ -52,15 +35,13 @@ ONLY_FORWARD = {"to_padded_tensor of a size", "strided attention", "sum of jagge
 
 
 def test_out_of_dense_tensors():
-    results = []
-    for device in ("cpu", "hpu"):
-        x = torch.arange(24.0).view(2, 3, 4).to(device)
-        mask = torch.tensor([[True, True, False], [True, False, False]]).to(device)
+    def parts(x, mask):
         nested = torch._nested_tensor_from_mask(x, mask)
         padded = torch._nested_from_padded(x, torch.tensor([[3, 2], [1, 4]]))
-        assert nested.device.type == padded.device.type == device
-        results.append([part.cpu() for part in (*nested.unbind(), *padded.unbind())])
-    torch.testing.assert_close(results[1], results[0])
+        assert nested.device == padded.device == x.device
+        return *nested.unbind(), *padded.unbind()
+
+    agree(parts, torch.arange(24.0).view(2, 3, 4), torch.tensor([[True, True, False], [True, False, False]]))
 
 
 def test_what_runs_on_the_host_says_so():
@@ -103,7 +84,19 @@ JAGGED = {
     + [(torch.strided, "strided attention", strided_attention, 8)],
 )
 def test_both_devices_agree(layout, name, work, width, requires_grad):
-    on_both(work, width, layout=layout, requires_grad=requires_grad and name not in ONLY_FORWARD)
+    """What `work` gives for a nested tensor of each device, and the gradient of its values' sum."""
+    results = []
+    for device in ("cpu", "hpu"):
+        backward = requires_grad and name not in ONLY_FORWARD
+        parts = [part.to(device).requires_grad_(backward) for part in components(width)]
+        nested = torch.nested.as_nested_tensor(parts, layout=layout)
+        result = work(nested)
+        assert nested.device.type == result.device.type == device
+        values = list(result.unbind()) if result.is_nested else [result]
+        if backward:
+            sum((v * v).sum() for v in values).backward()
+        results.append(to_cpu([values, [part.grad for part in parts]]))
+    torch.testing.assert_close(results[1], results[0])
 
 
 def test_jagged_attention_under_autocast():

@@ -7,6 +7,8 @@ import torch
 
 from openhpu import _C
 
+from .support import product_rule
+
 RULES = ("mkl", "onednn", "auto")
 # All that have a matrix product of their own: the operands' sizes, and the call.
 SIZES = {2: ((33, 70), (70, 45)), 3: ((3, 33, 70), (3, 70, 45))}
@@ -63,9 +65,8 @@ LAYOUTS = {
 @pytest.fixture(params=RULES)
 def rule(request):
     """A rule of choice, for this test."""
-    _C.set_product_rule(request.param)
-    yield request.param
-    _C.set_product_rule("auto")
+    with product_rule(request.param):
+        yield request.param
 
 
 def drawn(dim, sizes):
@@ -112,8 +113,8 @@ def test_few_rows_times_weights(rows):
     by_columns, by_rows = w.mT, w.mT.contiguous()
     found = {}
     for rule in RULES:
-        _C.set_product_rule(rule)
-        found[rule] = [check(torch.mm, (a, b)).cpu() for b in (by_columns, by_rows)]
+        with product_rule(rule):
+            found[rule] = [check(torch.mm, (a, b)).cpu() for b in (by_columns, by_rows)]
     chosen = "mkl" if _C.product_bounds()[0] > 1030 * 4100 else "onednn"
     assert torch.equal(found["auto"][0], found[chosen][0])
     assert torch.equal(found["auto"][1], found[chosen if rows > 3 else "mkl"][1])
@@ -213,15 +214,10 @@ def test_mkl_has_the_bits_of_the_cpu_device(script):
 
 def test_a_script_that_turns_onednn_off_has_mkl():
     a, b = (t.to("hpu") for t in drawn(2, LARGE)[1:])
-    try:
-        _C.set_product_rule("onednn")
-        enabled = torch.backends.mkldnn.set_flags(False)
+    with product_rule("onednn"), torch.backends.mkldnn.flags(enabled=False, allow_tf32=None):
         off = (a @ b).cpu()
-        torch.backends.mkldnn.set_flags(*enabled)
-        _C.set_product_rule("mkl")
+    with product_rule("mkl"):
         assert torch.equal(off, (a @ b).cpu())
-    finally:
-        _C.set_product_rule("auto")
 
 
 @pytest.mark.parametrize("shapes", [((5, 8), (8, 3)), ((2, 4, 5, 8), (2, 4, 8, 3)), ((2, 1, 2, 5, 8), (2, 2, 1, 8, 3))])

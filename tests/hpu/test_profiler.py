@@ -5,16 +5,14 @@ import threading
 
 import pytest
 import torch
-from torch import nn
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile, record_function
 
-import openhpu
 from openhpu import _C
 from tests import traces
 
 from .conftest import LAZY
-from .support import capture, in_threads
+from .support import capture, in_threads, loss_of, make
 
 BOTH = [ProfilerActivity.CPU, ProfilerActivity.HPU]
 lazy = pytest.mark.skipif(not LAZY, reason="of a graph that is one command, with its operators within")
@@ -23,16 +21,12 @@ lazy = pytest.mark.skipif(not LAZY, reason="of a graph that is one command, with
 @pytest.fixture
 def model():
     """Runs a forward and a backward pass whose operators are known."""
-    layers = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8)).to("hpu")
-    x = torch.randn(16, 64, device="hpu")
+    layers, _, x, target = make("mlp", steps=2)
 
     def step():
         layers.zero_grad()
-        layers(x).square().mean().backward()
+        loss_of(layers, x, target).backward()
 
-    step()
-    step()
-    torch.hpu.synchronize()
     return step
 
 
@@ -67,10 +61,10 @@ def exported(prof, tmp_path):
 
 
 @pytest.mark.skipif(LAZY, reason="there operators are parts of graphs")
-def test_operators_are_events_of_the_device(model, profiled):
-    openhpu.reset_counters()
-    prof, events = profiled(model)
-    submitted = openhpu.counters()["ops_submitted"] + openhpu.counters()["ops_waited"]
+def test_operators_are_events_of_the_device(model, profiled, counted):
+    with counted() as work:
+        prof, events = profiled(model)
+    submitted = work["ops_submitted"] + work["ops_waited"]
     found = device_events(prof)
     assert len(found) == submitted > 10
     assert {"aten::addmm", "aten::mm", "aten::threshold_backward"} <= {e.name for e in found}
@@ -79,7 +73,7 @@ def test_operators_are_events_of_the_device(model, profiled):
     assert len(commands) == len(traces.named(events, "cuda_runtime", "hpuLaunchKernel")) == len(found)
     assert all(e["pid"] == 0 and e["tid"] == 0 and e["args"]["stream"] == 0 for e in commands)
     addmm = traces.named(events, "kernel", "aten::addmm")[0]
-    assert addmm["args"]["line"].split(":")[0] == __file__
+    assert addmm["args"]["line"].split(":")[0] == loss_of.__code__.co_filename
     by_id = {e["args"]["External id"]: e for e in traces.named(events, "cpu_op")}
     assert by_id[addmm["args"]["External id"]]["name"] == "aten::addmm"
 
@@ -165,26 +159,20 @@ def test_waits_and_fallbacks_are_on_the_host(profiled):
 def test_everything_at_once(model, profiled, memory):
     def work():
         model()
-        torch.empty(1000, device="hpu").fill_(1)
+        made = torch.empty(1 << 16, device="hpu").fill_(1)
+        made.cpu()
 
     every = dict.fromkeys(("record_shapes", "with_stack", "with_modules", "with_flops"), True)
     prof, events = profiled(work, profile_memory=memory, **every)
     used = [e["args"] for e in events if e["name"] == "[memory]" and e["args"]["Device Type"] == DeviceType.HPU.value]
-    assert any(abs(a["Bytes"]) == 4096 for a in used) == bool(used) == memory
+    ours = [a for a in used if abs(a["Bytes"]) == 1 << 18]
+    assert bool(ours) == bool(used) == memory
     if memory:
-        ours = [a for a in used if abs(a["Bytes"]) == 4096]
-        assert ours[0]["Bytes"] == 4096
+        assert ours[0]["Bytes"] == 1 << 18
         assert all(a["Total Reserved"] >= a["Total Allocated"] for a in ours)
         assert "HPU Mem" in prof.key_averages().table()
     assert traces.named(events, "python_function")
     assert any(e.get("cat") == "fwdbwd" for e in events)  # the arrows of the backward
-
-
-def test_device_events_alone(model):
-    with profile(activities=[ProfilerActivity.HPU]) as prof:
-        model()
-    assert device_events(prof)
-    assert "HPU" in prof.key_averages().table(sort_by="hpu_time_total")
 
 
 def test_a_profile_without_the_device(profiled):
@@ -194,11 +182,13 @@ def test_a_profile_without_the_device(profiled):
     assert not traces.named(events, "kernel")
 
 
-def test_cpu_profiles_record_nothing(model):
-    with profile(activities=[ProfilerActivity.CPU]) as prof:
-        assert not _C.tracing()
+@pytest.mark.parametrize("activity", [ProfilerActivity.CPU, ProfilerActivity.HPU])
+def test_one_activity_alone(model, activity):
+    with profile(activities=[activity]) as prof:
+        assert _C.tracing() == (activity == ProfilerActivity.HPU)
         model()
-    assert not device_events(prof)
+    assert bool(device_events(prof)) == (activity == ProfilerActivity.HPU)
+    assert ("HPU" in prof.key_averages().table(sort_by="hpu_time_total")) == (activity == ProfilerActivity.HPU)
 
 
 @pytest.mark.usefixtures("strict_indices")

@@ -4,10 +4,9 @@ import pytest
 import torch
 
 import habana_frameworks.torch.core as htcore
-import openhpu
 from openhpu._machine import usable_cores
 
-from .support import capture, in_threads, memory_in_use
+from .support import capture, counted, in_threads, memory_in_use
 from .test_reads import WRITES, a_sum, busy  # noqa: F401
 
 pytestmark = pytest.mark.skipif(usable_cores() == 1, reason="on one core commands run where they are submitted")
@@ -17,9 +16,9 @@ INF, NAN = float("inf"), float("nan")
 
 def computed(read):
     """The value of `read()`, and how many reads the host computed for it."""
-    before = openhpu.counters()["reads_computed_on_host"]
-    value = read()
-    return value, openhpu.counters()["reads_computed_on_host"] - before
+    with counted() as work:
+        value = read()
+    return value, work["reads_computed_on_host"]
 
 
 def sometimes(attempt):

@@ -5,18 +5,17 @@ import weakref
 import pytest
 import torch
 
-from openhpu import _C, events
+from openhpu import _C
 
-from .support import in_threads, line
+from .support import in_threads, line, listening
 
 
 @pytest.fixture
 def reads():
     """The lines of blocking reads, as they happen."""
     lines = []
-    subscription = events.subscribe("blocking_read", lambda event: lines.append(event.site))
-    yield lines
-    events.unsubscribe(subscription)
+    with listening(("blocking_read", lambda event: lines.append(event.site))):
+        yield lines
 
 
 def test_the_line_is_the_callers(reads):

@@ -1,4 +1,4 @@
-"""Streams: exact query and synchronize, order with each other through events."""
+"""Streams and events: exact query and synchronize, order of streams with each other, times of the device."""
 
 import pytest
 import torch
@@ -105,3 +105,55 @@ def test_memory_of_a_recorded_stream_has_one_owner_until_the_stream_has_used_it(
         y, others, address = program()
         assert address not in {other.data_ptr() for other in others}
     assert (y == 6).all().item() and all(other.tolist() == [-1.0] * 512 for other in others)
+
+
+@pytest.mark.parametrize("make", [lambda: torch.Event(device="hpu"), torch.hpu.Event, torch.Event])
+def test_an_event_is_reached_when_the_work_before_it_is_done(make, x, gate):
+    event = make()
+    with gate:
+        x.add_(1)
+        event.record()
+        assert not event.query()
+    event.synchronize()
+    assert event.query()
+    assert x.tolist() == [2.0] * 8
+
+
+def test_work_after_an_event_does_not_hold_it_back(x, gate):
+    event = torch.hpu.Event()
+    x.add_(1)
+    event.record()
+    torch.hpu.synchronize()
+    with gate:
+        x.add_(1)
+        assert event.query()
+        event.synchronize()  # must not wait
+
+
+def test_an_event_takes_the_stream_that_it_is_given(x, gate):
+    stream, event = torch.hpu.Stream(), torch.hpu.Event()
+    with gate:
+        x.add_(1)
+        with torch.hpu.stream(stream):
+            x.add_(1)
+        event.record(stream)
+        assert not event.query()
+    event.wait(torch.hpu.current_stream())
+    event.wait()
+    event.synchronize()
+
+
+def test_elapsed_time_is_the_devices():
+    begin, end = torch.hpu.Event(enable_timing=True), torch.hpu.Event(enable_timing=True)
+    x = torch.ones(256, 256, device="hpu")
+    begin.record()
+    for _ in range(20):
+        x = x @ x / 256
+    end.record()
+    end.synchronize()
+    assert begin.elapsed_time(end) > 0
+    assert end.elapsed_time(begin) == -begin.elapsed_time(end)
+    untimed = torch.hpu.Event()
+    untimed.record()
+    with pytest.raises((RuntimeError, ValueError), match="enable_timing"):
+        begin.elapsed_time(untimed)

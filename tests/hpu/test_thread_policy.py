@@ -14,7 +14,6 @@ os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 """
 
 TRAINING = """
-    import habana_frameworks.torch.core as htcore
     from openhpu._machine import usable_cores
 
     def train(steps=4, width=300, norm=nn.Identity, lr=1e-3):
@@ -25,10 +24,7 @@ TRAINING = """
         x, y = torch.randn(256, 64).to("hpu"), torch.randint(10, (256,)).to("hpu")
         losses = []
         for _ in range(steps):
-            optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(model(x), y)
-            loss.backward()
-            optimizer.step()
+            loss = train_step(model, optimizer, x, y)
             htcore.mark_step()
             losses.append(loss.item())
         return losses
@@ -173,7 +169,6 @@ def test_modes_of_the_host_do_not_reach_commands_that_it_runs(alone):
 
 def test_an_error_of_a_command_that_the_host_ran_is_reported_like_any_other(alone):
     code = """
-    import pytest
     table, index = torch.ones(3, 2, device="hpu"), torch.zeros(2, dtype=torch.long, device="hpu")
     torch.nn.functional.embedding(index, table)
     torch.nn.functional.embedding(index + 9, table)

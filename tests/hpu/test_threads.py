@@ -1,7 +1,6 @@
 """Python threads and the device: waits release the interpreter lock, any thread may submit and free."""
 
 import threading
-import warnings
 from functools import partial
 
 import pytest
@@ -9,7 +8,7 @@ import torch
 
 from openhpu import _C
 
-from .support import in_threads, make, train_step
+from .support import in_place_of, in_threads, make, train_step
 
 
 def test_a_wait_on_one_thread_does_not_stop_another_from_submitting(gate):
@@ -115,9 +114,7 @@ def test_an_exception_in_a_python_kernel_reaches_the_script():
         return torch.full_like(x, 7.0)
 
     x = torch.ones(4, device="hpu")
-    with torch.library._scoped_library("aten", "IMPL") as library:
-        with warnings.catch_warnings(action="ignore"):  # that it takes the place of PyTorch's
-            library.impl("trunc", trunc, "CPU", allow_override=True)
+    with in_place_of("trunc", trunc):
         torch.trunc(x)
         fail = True
         torch.trunc(x)

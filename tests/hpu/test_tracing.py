@@ -3,7 +3,6 @@
 import copy
 import inspect
 import itertools
-import warnings
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ from torchgen.packaged.autograd.gen_trace_type import DONT_RECORD_TRACE
 
 from tests.conformance.transfer import tensors_of
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # of the tracer, of modules, and of torch.jit as a whole
 F = nn.functional
 
 # PyTorch's tracer records these by their parts. Those that make their own kind of tensor have no trace on any device.
@@ -71,8 +71,9 @@ def _w(x, *sizes):
     return torch.linspace(-1, 1, torch.Size(sizes).numel(), device=x.device).view(sizes)
 
 
-def move(device, value):
-    return tree_map_only(torch.Tensor, lambda t: t.detach().to(device), value)
+def move(value):
+    """A copy of nested `value` with every tensor on hpu, expanded ones too."""
+    return tree_map_only(torch.Tensor, lambda t: t.detach().to("hpu"), value)
 
 
 def _agree(ours, theirs):
@@ -80,13 +81,6 @@ def _agree(ours, theirs):
     assert [t.device.type for t in ours] == ["hpu"] * len(theirs)
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a.cpu(), b, rtol=1e-4, atol=1e-5, equal_nan=True)
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the tracer, of modules, and of torch.jit as a whole
-        yield
 
 
 def test_the_tables_name_every_such_operator():
@@ -167,7 +161,7 @@ def test_a_module_is_traced_and_scripted(info):
                 theirs = make(copy.deepcopy(built), args, named)
             except Exception:
                 continue  # PyTorch can't do it on the CPU either
-            ours = make(copy.deepcopy(built).to("hpu"), move("hpu", args), move("hpu", named))
+            ours = make(copy.deepcopy(built).to("hpu"), move(args), move(named))
             # The states of recurrent modules have another batch dimension than their inputs.
             for sizes in (False,) if isinstance(built, nn.RNNBase) else (False, True):
                 other, other_named = _other(args, sizes), _other(named, sizes)
@@ -175,7 +169,7 @@ def test_a_module_is_traced_and_scripted(info):
                     expected = theirs(*other, **other_named)
                 except Exception:
                     continue  # these sizes fit no such module
-                _agree(ours(*move("hpu", other), **move("hpu", other_named)), expected)
+                _agree(ours(*move(other), **move(other_named)), expected)
                 checked += 1
     assert checked
 
@@ -189,7 +183,7 @@ def test_a_recurrent_module_is_traced_for_every_batch(module):
         state = torch.randn(4, batch, 5)
         return torch.randn(3, batch, 4), (state, state * 2) if module is nn.LSTM else state
 
-    traced = torch.jit.trace(copy.deepcopy(built).to("hpu"), move("hpu", inputs(2)))
+    traced = torch.jit.trace(copy.deepcopy(built).to("hpu"), move(inputs(2)))
     for batch in (2, 3, 6):
         args = inputs(batch)
-        _agree(traced(*move("hpu", args)), built(*args))
+        _agree(traced(*move(args)), built(*args))

@@ -1,9 +1,10 @@
 """Kernels whose results depend on more than their arguments: what the host told of them holds, or it is an error."""
 
-import warnings
-
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves
+
+from .support import in_place_of
 
 SWITCH = {}
 # The kernels run on the device's worker, on CPU tensors: a user's own would be CPU fallbacks, torchvision's are native.
@@ -54,13 +55,12 @@ def strange(x):
 
 @operator("strange_list(Tensor x) -> Tensor[]")
 def strange_list(x):
-    return [x + 1] * SWITCH.get("number", 2)
+    return SWITCH.get("make", lambda x: [x + 1] * 2)(x)
 
 
 @operator("strange_(Tensor(a!) x) -> Tensor(a!)")
 def strange_(x):
-    x.add_(1)
-    return x.clone() if SWITCH.get("copy") else x
+    return SWITCH.get("make", lambda x: x.add_(1))(x)
 
 
 @pytest.fixture(autouse=True)
@@ -79,14 +79,6 @@ def learned(call, *arguments):
     result = call(*arguments)
     torch.hpu.synchronize()
     return result
-
-
-def refused(call, x, message):
-    """The error of a call whose kernel is another by now; afterwards it is as it was."""
-    with pytest.raises(RuntimeError, match=message) as error:
-        learned(call, x)
-    SWITCH.clear()
-    return str(error.value)
 
 
 @pytest.mark.parametrize("first", [None, *WAYS[:4]])
@@ -134,53 +126,41 @@ def test_a_call_that_no_template_describes(later, counted):
     on_hpu = x.to("hpu")
     aten_index = torch.ops.aten.index.Tensor
     told = learned(aten_index, on_hpu, [index])
-    with torch.library._scoped_library("aten", "IMPL") as library:
 
-        def gather(x, indices):
-            return LAID_OUT[later](torch.index_select(x, 0, indices[0]))
+    def gather(x, indices):
+        return LAID_OUT[later](torch.index_select(x, 0, indices[0]))
 
-        with warnings.catch_warnings(action="ignore"):  # that it takes the place of PyTorch's
-            library.impl("index.Tensor", gather, "CPU", allow_override=True)
-        with counted() as work:
-            y = aten_index(on_hpu, [index])
-            assert y.stride() == told.stride() and torch.equal(y.cpu(), x[[2, 0]])
-    assert work["ops_submitted"] == 1 and work["outputs_copied"] == 1
+    with in_place_of("index.Tensor", gather), counted(ops_submitted=1, outputs_copied=1):
+        y = aten_index(on_hpu, [index])
+        assert y.stride() == told.stride() and torch.equal(y.cpu(), x[[2, 0]])
 
 
-STRANGE = {
-    "more": (lambda x: torch.cat([x, x]), r"Float \[6, 4\] where Float \[3, 4\] was expected"),
-    "less": (lambda x: x[:2] + 1, r"Float \[2, 4\] where Float \[3, 4\] was expected"),
-    "as large": (lambda x: x.view(4, 3) + 1, r"Float \[4, 3\] where Float \[3, 4\] was expected"),
-    "another dtype": (lambda x: x.int(), r"Int \[3, 4\] where Float \[3, 4\] was expected"),
-    "one dimension": (lambda x: x.flatten() + 1, r"Float \[12\] where Float \[3, 4\] was expected"),
-    "sparse": (lambda x: x.to_sparse(), r"where Float \[3, 4\] was expected"),
+# A kernel, what it makes later, and what the error says.
+CHANGED = {
+    "more": (strange, lambda x: torch.cat([x, x]), r"Float \[6, 4\] where Float \[3, 4\] was expected"),
+    "less": (strange, lambda x: x[:2] + 1, r"Float \[2, 4\] where Float \[3, 4\] was expected"),
+    "as large": (strange, lambda x: x.view(4, 3) + 1, r"Float \[4, 3\] where Float \[3, 4\] was expected"),
+    "another dtype": (strange, lambda x: x.int(), r"Int \[3, 4\] where Float \[3, 4\] was expected"),
+    "one dimension": (strange, lambda x: x.flatten() + 1, r"Float \[12\] where Float \[3, 4\] was expected"),
+    "sparse": (strange, lambda x: x.to_sparse(), r"where Float \[3, 4\] was expected"),
+    "one of two": (strange_list, lambda x: [x + 1], "_list returned 1 tensors where 2 were expected"),
+    "three for two": (strange_list, lambda x: [x + 1] * 3, "_list returned 3 tensors where 2 were expected"),
+    "a copy of the argument": (strange_, lambda x: x + 1, "_ returned .* where operand 0 itself"),
 }
 
 
-@pytest.mark.parametrize("kind", STRANGE)
-def test_other_sizes_or_dtypes_are_an_error_that_names_the_operator(kind):
+@pytest.mark.parametrize("kind", CHANGED)
+def test_what_is_not_as_expected_is_an_error_that_names_the_operator(kind):
+    call, make, message = CHANGED[kind]
     x = torch.zeros(3, 4, device="hpu")
-    learned(strange, x)
-    SWITCH["make"], message = STRANGE[kind]
-    error = refused(strange, x, rf"torchvision::unforeseen_strange.*{message}")
-    assert "torch.Tag.dynamic_output_shape" in error
-    assert strange(x).tolist() == [[1.0] * 4] * 3
-
-
-def test_another_number_of_results_is_an_error():
-    x = torch.zeros(3, device="hpu")
-    learned(strange_list, x)
-    for number in (1, 3):
-        SWITCH["number"] = number
-        refused(strange_list, x, f"strange_list returned {number} tensors where 2 were expected")
-    assert [t.tolist() for t in strange_list(x)] == [[1.0] * 3] * 2
-
-
-def test_a_result_that_is_no_longer_the_argument_is_an_error():
-    x = torch.zeros(3, device="hpu")
-    assert learned(strange_, x) is x
-    SWITCH["copy"] = True
-    refused(strange_, x, r"strange_ returned .* where operand 0 itself")
+    assert (learned(call, x) is x) == (call is strange_)
+    SWITCH["make"] = make
+    with pytest.raises(RuntimeError, match=f"torchvision::unforeseen_strange.*{message}") as error:
+        learned(call, x)
+    assert "torch.Tag.dynamic_output_shape" in str(error.value)
+    SWITCH.clear()
+    expected = (x + 1).tolist()
+    assert all(result.tolist() == expected for result in tree_leaves(call(x)))
 
 
 def test_an_argument_in_the_place_of_a_new_tensor_is_copied():

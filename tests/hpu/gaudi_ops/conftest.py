@@ -14,13 +14,12 @@ def _widened(results):
 
 @pytest.fixture
 def native(counted):
-    """`native(function, *arguments)`: its results on the CPU, for arguments moved to hpu; no operator fell back."""
+    """`native(function, *arguments, **more)`: its results on the CPU, of arguments on hpu; no operator fell back."""
 
-    def run(function, *arguments):
-        arguments = to_hpu(arguments)
-        with counted() as difference:
-            results = to_cpu(function(*arguments))
-        assert difference["ops_fallback"] == 0
+    def run(function, *arguments, **more):
+        arguments, more = to_hpu((arguments, more))
+        with counted(ops_fallback=0) as difference:
+            results = to_cpu(function(*arguments, **more))
         assert difference["ops_issued"] + difference["ops_waited"] + difference["graph_replays"] > 0
         return results
 
@@ -31,12 +30,12 @@ def native(counted):
 def everywhere(native, compiled_graphs):
     """`native`, and the same numbers from one graph of torch.compile, of which nothing ran eagerly."""
 
-    def run(function, *arguments):
-        results = native(function, *arguments)
+    def run(function, *arguments, **more):
+        results = native(function, *arguments, **more)
         before = len(compiled_graphs)
         compiled = torch.compile(function, backend="hpu_backend", fullgraph=True)
         for _ in range(2):  # captured, then run
-            again = native(compiled, *arguments)
+            again = native(compiled, *arguments, **more)
             torch.testing.assert_close(_widened(again), _widened(results), rtol=1e-5, atol=1e-5, equal_nan=True)
         assert len(compiled_graphs) == before + 1
         assert not compiled_graphs[-1].layout.eager

@@ -77,6 +77,5 @@ def test_numbers_between_whole_ones_stay_in_fp8():
 
 def test_nothing_is_read_on_the_host(counted):
     x, scale, zero = torch.ones(4, device="hpu"), torch.tensor(0.5, device="hpu"), torch.tensor(1, device="hpu")
-    with counted() as difference:
+    with counted(blocking_reads=0):
         ops.quantize_per_tensor.tensor(x, scale, zero, -128, 127, torch.int8)
-    assert difference["blocking_reads"] == 0

@@ -20,9 +20,8 @@ def test_forward(native, name, case):
     q, k, v = inputs(2, 4, 5, 8, key_heads=2 if case == "grouped" else None, key_length=6)
     mask = {"added": torch.randn(2, 1, 5, 6), "bool": torch.rand(2, 1, 5, 6) > 0.3}.get(case)
     is_causal = case in ("causal", "grouped")
-    out, probabilities, keep = native(
-        lambda *t: getattr(ops, name)(*t, 0.0, 0.3, is_causal, "None", None, "left"), q, k, v, mask
-    )
+    given = (q, k, v, mask, 0.0, 0.3, is_causal, "None", None, "left")
+    out, probabilities, keep = native(getattr(ops, name), *given)
     seen = mask if case == "bool" else torch.ones(5, 6, dtype=torch.bool).tril() if is_causal else None
     *expected, _ = exact_attention(q, k, v, 0.3, seen=seen, added=mask if case == "added" else 0.0)
     torch.testing.assert_close([out.double(), probabilities.double()], expected, rtol=1e-5, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Bags of embeddings, sparse steps and permutations of features, against PyTorch's own forms and loops."""
+"""Bags of embeddings, steps of optimizers and permutations of features, against PyTorch's own forms and loops."""
 
 import pytest
 import torch
@@ -30,20 +30,16 @@ def test_sparse_steps_are_those_of_dense_optimizers(native, kind):
     parameter.grad = grads[:3].double()
     if kind == "adagrad":
         optimizer, name = torch.optim.Adagrad([parameter], lr=0.1), "sum"
+        operator, more = ops.habanaOptimizerSparseAdagrad, ()
     else:
         optimizer, name = torch.optim.SGD([parameter], 0.1, 0.9, nesterov=kind == "nesterov"), "momentum_buffer"
+        operator, more = ops.habanaOptimizerSparseSgd, (0.9, kind == "nesterov")
     optimizer.state[parameter][name] = moments.double()[rows[:3]]
     optimizer.step()
     expected, expected_moments = weights.double(), moments.double()
     expected[rows[:3]] = parameter.detach()
     expected_moments[rows[:3]] = optimizer.state[parameter][name]
-
-    def work(grads, weights, moments, *more):
-        if kind == "adagrad":
-            return ops.habanaOptimizerSparseAdagrad(grads, weights.clone(), moments.clone(), *more)
-        return ops.habanaOptimizerSparseSgd(grads, weights.clone(), moments.clone(), *more, 0.9, kind == "nesterov")
-
-    result = native(work, grads, weights, moments, rows, torch.tensor([0.1]), torch.tensor([3]))
+    result = native(operator, grads, weights, moments, rows, torch.tensor([0.1]), torch.tensor([3]), *more)
     close([*result], [expected, expected_moments])
 
 
@@ -55,13 +51,9 @@ def test_features_are_permuted(everywhere, weighted):
     parts = iter(indices.split(lengths.flatten().tolist()))
     segments = [[next(parts) for _ in range(2)] for _ in range(3)]
     expected = torch.cat([s for feature in order for s in segments[feature]])
-
-    def work(order, lengths, indices, weights):
-        if weighted:
-            return ops.habana_permute_2D_sparse_data(order, lengths, indices, weights)
-        return ops.habana_permute_2D_sparse_data_without_weights(order, lengths, indices)
-
-    new, permuted, *rest = everywhere(work, order, lengths, indices, weights)
+    name, more = ("", [weights]) if weighted else ("_without_weights", [])
+    operator = getattr(ops, "habana_permute_2D_sparse_data" + name)
+    new, permuted, *rest = everywhere(operator, order, lengths, indices, *more)
     assert torch.equal(new, lengths[order]) and torch.equal(permuted, expected)
     if weighted:
         assert torch.equal(rest[0], weights[expected // 10])
@@ -73,24 +65,39 @@ def test_segments_are_permuted_and_expanded(native):
         ops.habana_permute_1D_sparse_data_without_weights, order, lengths, torch.tensor([10, 11, 20, 21, 22, 30])
     )
     assert new.tolist() == [3, 1, 2] and permuted.tolist() == [20, 21, 22, 30, 10, 11]
-    source = native(
-        lambda p, i, o: ops.habana_expand_into_jagged_permute(p, i, o, 6), order, torch.tensor([0, 2, 5, 6]),
-        torch.tensor([0, 3, 4, 6]),
-    )  # fmt: skip
+    ends = torch.tensor([0, 2, 5, 6]), torch.tensor([0, 3, 4, 6])
+    source = native(ops.habana_expand_into_jagged_permute, order, *ends, 6)
     assert source.tolist() == [2, 3, 4, 5, 0, 1]
 
 
 def test_bad_indices_become_zero_and_are_counted(native):
-    def work(indices, offsets, warning, rows):
-        return ops.habana_bounds_check_indices(indices, offsets, warning, rows, 1, None)
-
-    indices, offsets, warning = native(
-        work, torch.tensor([1, 9, -1, 3, 2]), torch.tensor([0, 2, 3, 5, 9]), torch.tensor([0]), torch.tensor([5, 3])
-    )
+    given = [torch.tensor(x) for x in ([1, 9, -1, 3, 2], [0, 2, 3, 5, 9], [0], [5, 3])]
+    indices, offsets, warning = native(ops.habana_bounds_check_indices, *given, 1, None)
     assert indices.tolist() == [1, 0, 0, 0, 2] and warning.tolist() == [3] and offsets.tolist() == [0, 2, 3, 5, 5]
 
 
 def test_columns_of_features(native):
     x = torch.arange(12.0).reshape(2, 6)
-    y = native(lambda x, i: ops.habana_split_permute_cat(x, i, 2, 3, 2), x, torch.tensor([2, 0, 1]))
+    y = native(ops.habana_split_permute_cat, x, torch.tensor([2, 0, 1]), 2, 3, 2)
     assert y.tolist() == [[4.0, 5.0, 0.0, 1.0, 2.0, 3.0], [10.0, 11.0, 6.0, 7.0, 8.0, 9.0]]
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_adamw(everywhere, lazy):
+    given = [[torch.randn(5), torch.randn(2, 3)] for _ in range(4)]
+    given[3] = [t.abs() for t in given[3]]
+    grads, weights, first, second = given
+    decay = 0.98 if lazy else torch.tensor([0.98])
+    more = (torch.tensor([-0.1]), 0.9, 0.99, 1e-6, decay) + (() if lazy else (True,))
+
+    def work(given, *more):
+        copies = [[t.clone() for t in tensors] for tensors in given]
+        ops.optimizer_adamw(*copies, *more)
+        return copies
+
+    _, w, m, v = everywhere(work, given, *more)
+    g = [t.double() for t in grads]
+    m64 = [0.9 * a.double() + 0.1 * b for a, b in zip(first, g, strict=True)]
+    v64 = [0.99 * a.double() + 0.01 * b * b for a, b in zip(second, g, strict=True)]
+    w64 = [0.98 * a.double() - 0.1 * b / (c.sqrt() + 1e-6) for a, b, c in zip(weights, m64, v64, strict=True)]
+    close([m, v, w], [m64, v64, w64])

@@ -58,10 +58,7 @@ def test_a_product_in_bfloat16_is_rounded_before_its_scales(native):
     rows, columns = torch.rand(1) + 0.5, torch.rand(8) + 0.5
     product = a.double() @ b.double().t()
     expected = product.to(torch.bfloat16) * (rows * columns).to(torch.bfloat16)
-    y = native(
-        lambda a, b, rows, columns: ops.fp8_gemm_v2(a, False, b, True, None, torch.bfloat16, rows, columns),
-        a, b, rows, columns,
-    )  # fmt: skip
+    y = native(ops.fp8_gemm_v2, a, False, b, True, None, torch.bfloat16, rows, columns)
     assert torch.equal(y, expected) and not torch.equal(y, (product * rows * columns).to(torch.bfloat16))
 
 
@@ -123,11 +120,7 @@ def test_a_product_with_everything(everywhere, batch):
     d, bias = torch.randn(*batch, 5, 4), torch.randn(4)
     rows, columns = torch.rand(5) + 0.5, torch.rand(4) + 0.5
     expected = (a.double() @ b.double().t()) * rows.double()[:, None] * columns.double() + bias.double() + d.double()
-
-    def work(a, b, d, bias, rows, columns):
-        return ops.fp8_gemm_v2(a, False, b, True, d, torch.bfloat16, rows, columns, bias, True, [4, 1])
-
-    y = everywhere(work, a, b, d, bias, rows, columns)
+    y = everywhere(ops.fp8_gemm_v2, a, False, b, True, d, torch.bfloat16, rows, columns, bias, True, [4, 1])
     assert y.dtype is torch.bfloat16
     assert torch.equal(y, expected.to(torch.bfloat16)) or (y.double() - expected).abs().max() < 2**-7 * expected.max()
 
@@ -151,12 +144,8 @@ def test_a_convolution(native, everywhere, groups):
     bias, scale = torch.randn(6), torch.rand(6) + 0.5
     exact = torch.nn.functional.conv2d(x.double(), w.double(), None, (1, 2), 1, 1, groups)
     exact = exact * 0.25 * scale.double()[:, None, None] + bias.double()[:, None, None]
-
-    def work(x, w, bias, scale, quarter):
-        pairs = (1, 2), (1, 1), (1, 1)
-        return ops.conv2d_fp8(x, w, bias, *pairs, groups, torch.float32, quarter, scale)
-
-    y = (everywhere if groups == 1 else native)(work, x, w, bias, scale, torch.tensor(0.25))
+    given = (x, w, bias, (1, 2), (1, 1), (1, 1), groups, torch.float32, torch.tensor(0.25), scale)
+    y = (everywhere if groups == 1 else native)(ops.conv2d_fp8, *given)
     torch.testing.assert_close(y.double(), exact, rtol=1e-5, atol=1e-3)
 
 
@@ -259,14 +248,9 @@ def test_scaled_mm_is_the_product_of_the_dequantised_operands(everywhere, form, 
     left, right = (t.reshape(row["shape"]) for t in powers)
     wide = out_dtype in (torch.float32, torch.float16)
     bias = torch.randn(n).to(out_dtype if wide else torch.bfloat16) if biased else None
-    result = row.get("scale_result")
-
-    def product(a, b, left, right, bias, result):
-        fast = row.get("use_fast_accum", False)
-        return torch._scaled_mm(a, b.t(), left, right.t() if rows else right, bias, result, out_dtype, fast)
-
-    given = None if result is None else torch.tensor(result)
-    y = everywhere(product, a, b, left, right, bias, given)
+    result, fast = row.get("scale_result"), row.get("use_fast_accum", False)
+    scales = left, right.t() if rows else right, bias, None if result is None else torch.tensor(result)
+    y = everywhere(torch._scaled_mm, a, b.t(), *scales, out_dtype, fast)
     exact = (a.double() * left) @ (b.double() * right).t() + (0 if bias is None else bias.double())
     exact = exact / (result or 1.0)
     assert y.dtype is (out_dtype or a.dtype)

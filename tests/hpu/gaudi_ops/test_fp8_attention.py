@@ -37,11 +37,8 @@ def close(actual, expected):
 def test_forward(everywhere, name):
     q, k, v = inputs()
     exact, held, out, _ = formula(q, k, v)
-
-    def work(q, k, v, *scales):
-        return getattr(ops, name)(q, k, v, None, 0.0, 0.3, True, "None", *scales, True, None, "left")
-
-    result, probabilities, keep, amax = everywhere(work, q, k, v, *map(torch.tensor, FACTORS))
+    given = (q, k, v, None, 0.0, 0.3, True, "None", *map(torch.tensor, FACTORS), True, None, "left")
+    result, probabilities, keep, amax = everywhere(getattr(ops, name), *given)
     assert result.dtype is probabilities.dtype is E4M3 and keep.numel() == 0
     close(probabilities, held)
     close(result, rounded(out * 4))
@@ -52,11 +49,8 @@ def test_forward(everywhere, name):
 def test_recomputable_forward_with_numbers_as_scales(native, name):
     q, k, v = inputs()
     exact, _, out, _ = formula(q, k, v)
-
-    def work(q, k, v):
-        return getattr(ops, name)(q, k, v, None, 0.0, 0.3, True, False, "fast", *FACTORS, True, True, None, "left")
-
-    result, maximum, reciprocal, seed, amax_s, amax_o = native(work, q, k, v)
+    given = (q, k, v, None, 0.0, 0.3, True, False, "fast", *FACTORS, True, True, None, "left")
+    result, maximum, reciprocal, seed, amax_s, amax_o = native(getattr(ops, name), *given)
     close(result, rounded(out * 4))
     assert maximum.shape == reciprocal.shape == (2, 4, 5, 1) and seed.numel() == 0
     torch.testing.assert_close((amax_s.double(), amax_o.double()), (exact.max(), out.abs().max()), rtol=2e-2, atol=0)
@@ -65,13 +59,8 @@ def test_recomputable_forward_with_numbers_as_scales(native, name):
 def test_without_scales_it_measures_in_bfloat16(native):
     q, k, v = (t.bfloat16() for t in inputs())
     expected, exact, _ = exact_attention(q, k, v, 0.3)
-
-    def work(q, k, v):
-        return ops.fp8_sdpa_recomp_fwd(
-            q, k, v, None, 0.0, 0.3, False, False, "None", *[None] * 6, True, True, None, "left"
-        )
-
-    out, *_, amax_s, amax_o = native(work, q, k, v)
+    given = (q, k, v, None, 0.0, 0.3, False, False, "None", *[None] * 6, True, True, None, "left")
+    out, *_, amax_s, amax_o = native(ops.fp8_sdpa_recomp_fwd, *given)
     assert out.dtype is torch.bfloat16
     torch.testing.assert_close(out.double(), expected, rtol=2**-7, atol=2**-8)
     largest = exact.max(), expected.abs().max()
@@ -118,13 +107,8 @@ def test_window_and_sinks(native):
     sinks = torch.tensor([0.5, -1.0, 2.0, 0.0])
     distance = torch.arange(5).unsqueeze(-1) - torch.arange(5)
     exact, _, out, with_sinks = formula(q, k, v, (distance >= 0) & (distance <= 2), sinks)
-
-    def work(q, k, v, sinks, *scales):
-        return ops.fp8_sdpa_recomp_fwd(
-            q, k, v, None, 0.0, 0.3, True, False, "None", *scales, True, False, None, "right", (2, 0), sinks
-        )
-
-    result, maximum, reciprocal, _, amax, _ = native(work, q, k, v, sinks, *map(torch.tensor, FACTORS))
+    given = (q, k, v, None, 0.0, 0.3, True, False, "None", *map(torch.tensor, FACTORS), True, False, None, "right")
+    result, maximum, reciprocal, _, amax, _ = native(ops.fp8_sdpa_recomp_fwd, *given, (2, 0), sinks)
     close(result, rounded(out * 4))
     torch.testing.assert_close(amax.double(), exact.max(), rtol=1e-6, atol=0)
     torch.testing.assert_close(maximum.double(), with_sinks.amax(-1, keepdim=True), rtol=1e-6, atol=1e-6)

@@ -42,9 +42,7 @@ def test_what_an_expert_makes_of_others_tokens_does_not_count(native):
     x, routing, weights, experts = inputs()
     routing = torch.tensor([[0, 0]] * 3 + [[1, 0]] * 3)
     experts[2][1].fill_(torch.inf)
-    y = native(
-        lambda x, r, w, *e: ops.mixture_of_experts(x, r, w, *e, False, "relu", 0, 3), x, routing, weights, *experts
-    )
+    y = native(ops.mixture_of_experts, x, routing, weights, *experts, False, "relu", 0, 3)
     close(y[:3], formula(x, routing, weights, experts, False, "relu")[0][:3], 1e-4, 1e-4)
     assert not y[3:].isfinite().all()
 
@@ -52,22 +50,15 @@ def test_what_an_expert_makes_of_others_tokens_does_not_count(native):
 def test_fused_weights_and_a_part_of_the_experts(everywhere):
     x, routing, weights, experts = inputs(permuted=True)
     half = [ws[1:3] for ws in experts]
-
-    def work(x, r, w, w12, w3):
-        return ops.mixture_of_experts(x, r, w, w12, w3, True, "silu", 1, 2)
-
-    y = everywhere(work, x, routing, weights, *matrices(half, True, fused=True))
+    y = everywhere(ops.mixture_of_experts, x, routing, weights, *matrices(half, True, True), True, "silu", 1, 2)
     close(y, formula(x, routing, weights, half, True, "silu", 1)[0], 1e-4, 1e-4)
 
 
 @pytest.mark.parametrize("fused", [False, True])
 def test_measurements(native, fused):
     x, routing, weights, experts = inputs()
-
-    def work(x, r, w, *e):
-        return ops.mixture_of_experts(x, r, w, *e, False, "silu", 0, 3, True)
-
-    found = native(work, x, routing, weights, *matrices(experts, False, fused))
+    given = (x, routing, weights, *matrices(experts, False, fused))
+    found = native(ops.mixture_of_experts, *given, False, "silu", 0, 3, True)
     close(found, formula(x, routing, weights, experts, False, "silu"), 1e-4, 1e-4)
 
 
@@ -99,14 +90,9 @@ def test_fp8(native, fused, as_numbers):
 
     scales = [scale([f] * 4) for f in ((0.5, 2.0) if fused else (0.5, 0.5, 2.0))]
     name = ("fp8_fused_weights" if fused else "fp8") + ("_scalars" if as_numbers else "")
-
-    def work(x, r, w, matrices, first, between, scales):
-        return getattr(ops.mixture_of_experts, name)(
-            x, r, w, *matrices, first, between, *scales, False, "silu", 0, 3, chunk_size=64, total_experts=4
-        )
-
-    given = matrices(experts, False, fused), scale([0.25])[0], scale(between), scales
-    y = native(work, x, routing, weights, *given)
+    given = (x, routing, weights, *matrices(experts, False, fused), scale([0.25])[0], scale(between), *scales)
+    options = (False, "silu", 0, 3)
+    y = native(getattr(ops.mixture_of_experts, name), *given, *options, chunk_size=64, total_experts=4)
     assert y.dtype is torch.bfloat16
     close(y, mixture(x, routing, weights, expert), 2e-2, 2e-2)
 
@@ -121,9 +107,7 @@ def test_eight_experts_of_width_224(native, tokens, dtype, near, activation, per
     weights, routing = torch.softmax(torch.randn(tokens, 8), -1).topk(2, -1)
     weights, shapes = weights.to(dtype), [(64, 224), (64, 224), (224, 64)]
     experts = [[(torch.randn(s[::-1] if permuted else s) / s[0] ** 0.5).to(dtype) for _ in range(8)] for s in shapes]
-    y = native(
-        lambda x, r, w, *e: ops.mixture_of_experts(x, r, w, *e, permuted, activation, 0, 7), x, routing, weights,
-        *matrices(experts, permuted, fused),
-    )  # fmt: skip
+    given = (x, routing, weights, *matrices(experts, permuted, fused))
+    y = native(ops.mixture_of_experts, *given, permuted, activation, 0, 7)
     assert y.dtype is dtype
     close(y, formula(x, routing, weights, experts, permuted, activation)[0], near, near)

@@ -47,16 +47,9 @@ def test_biases(everywhere, permuted):
 
     expected = mixture(x, routing, weights, expert)
     given = [[w if permuted else w.t().contiguous() for w in ws] for ws in (w12, w3)]
-
-    def work(x, r, w, w12, w3, b12, b3):
-        common = {
-            "hidden_states": x, "expert_routing_table": r, "router_weights": w, "w12": w12, "w3": w3, "w12_bias": b12,
-            "w3_bias": b3, "permuted_weights": permuted, "experts_min": 2, "experts_max": 5,
-        }  # fmt: skip
-        operator = ops.mixture_of_experts
-        return operator.bias_fused_weights(**common), *operator.measurement_bias_fused_weights(**common)
-
-    y, again, amax = everywhere(work, x, routing, weights, *given, *biases)
+    given = (x, routing, weights, *given, *biases, permuted, 2, 5)
+    y = everywhere(ops.mixture_of_experts.bias_fused_weights, *given)
+    again, amax = everywhere(ops.mixture_of_experts.measurement_bias_fused_weights, *given)
     torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-3)
     assert torch.equal(y, again)
     sent = [x[(routing == i + 2).any(-1)].double() for i in range(EXPERTS)]
@@ -82,12 +75,9 @@ def test_fp8_with_biases(native, as_numbers):
     def scale(values):
         return values if as_numbers else [torch.tensor(value) for value in values]
 
-    def work(x, r, w, w12, w3, b12, b3, first, *scales):
-        name = "bias_fp8_fused_weights" + ("_scalars" if as_numbers else "")
-        return getattr(ops.mixture_of_experts, name)(x, r, w, w12, w3, b12, b3, first, *scales, False, 2, 5)
-
     scales = (scale([0.25])[0], scale(between), scale([0.5] * 4), scale([2.0] * 4))
-    y = native(work, x, routing, weights, w12, w3, *biases, *scales)
+    operator = getattr(ops.mixture_of_experts, "bias_fp8_fused_weights" + ("_scalars" if as_numbers else ""))
+    y = native(operator, x, routing, weights, w12, w3, *biases, *scales, False, 2, 5)
     assert y.dtype is torch.bfloat16
     torch.testing.assert_close(y.double(), mixture(x, routing, weights, expert), rtol=2e-2, atol=5e-2)
 
@@ -108,16 +98,13 @@ def test_mxfp4(everywhere, with_bias):
     expected = mixture(x, routing, weights, expert)
     options = {"block_size": 32, "permuted_weights": True, "experts_min": 2, "experts_max": 5, "is_fp4": True,
                "chunk_size": 64, "total_experts": 4}  # fmt: skip
-
-    def work(x, r, w, w12, w3, b12, b3, s12, s3):
-        if with_bias:
-            return ops.mixture_of_experts.bias_mxfp4_fused_weights(
-                x, r, w, w12, w3, b12, b3, s12, s3, alpha=1.702, limit=7.0, **options
-            )
-        return ops.mixture_of_experts.mxfp4_fused_weights(x, r, w, w12, w3, s12, s3, activation="silu", **options)
-
     matrices, scales = ([[part[j] for part in parts] for parts in (first, second)] for j in (0, 1))
-    y = everywhere(work, x, routing, weights, *matrices, *biases, *scales)
+    given, operator = (x, routing, weights, *matrices), ops.mixture_of_experts
+    if with_bias:
+        options |= {"alpha": 1.702, "limit": 7.0}
+        y = everywhere(operator.bias_mxfp4_fused_weights, *given, *biases, *scales, **options)
+    else:
+        y = everywhere(operator.mxfp4_fused_weights, *given, *scales, activation="silu", **options)
     torch.testing.assert_close(y.double(), expected, rtol=1e-4, atol=1e-2)
 
 
@@ -138,13 +125,10 @@ def test_fp8_with_scales_of_each_token(native, per_channel):
         return (w3[i].double() * s3[i].double().unsqueeze(-1)) @ ((inner / own).to(fp8).double() * own)
 
     expected = mixture(x.double() * scale.double(), routing, weights, expert)
-
-    def work(x, r, w, w12, w3, scale, s12, s3):
-        return ops.mixture_of_experts(
-            hidden_states=x, expert_routing_table=r, router_weights=w, w12=w12, w3=w3, d_scale_hidden_states=scale,
-            d_scale_w12=s12, d_scale_w3=s3, permuted_weights=True, activation="silu", experts_min=2, experts_max=5,
-        )  # fmt: skip
-
-    y = native(work, x, routing, weights, w12, w3, scale, s12, s3)
+    y = native(
+        ops.mixture_of_experts, hidden_states=x, expert_routing_table=routing, router_weights=weights, w12=w12, w3=w3,
+        d_scale_hidden_states=scale, d_scale_w12=s12, d_scale_w3=s3, permuted_weights=True, activation="silu",
+        experts_min=2, experts_max=5,
+    )  # fmt: skip
     assert y.dtype is torch.bfloat16
     assert (y.double() - expected).abs().max() < 0.01 * expected.abs().max()

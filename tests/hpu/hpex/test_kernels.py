@@ -1,10 +1,12 @@
-"""hpex.kernels' classes and functions call the operators whose numbers are tested with them."""
+"""hpex' classes and functions call the operators whose numbers are tested with them."""
 
 import pytest
 import torch
 
-from openhpu.interface.hpex import kernels
+from openhpu.interface.hpex import kernels, rotary
 from openhpu.interface.hpex.movingavrg import FusedEMA
+from openhpu.interface.hpex.normalization import FusedClipNorm, FusedRMSNorm
+from tests.hpu.support import close
 
 ops = torch.ops.hpu
 
@@ -70,3 +72,69 @@ def test_moving_averages():
     model.names = ["a"]
     average.update_attr(model)
     assert average.ema.names == ["a"] and not average.ema.training
+
+
+@pytest.mark.parametrize("gamma_dtype", [torch.float32, torch.bfloat16])
+def test_rms_norm(no_fallback, gamma_dtype):
+    x = torch.randn(3, 4, 8).bfloat16()
+    gamma = (torch.rand(8) + 0.5).to(gamma_dtype)
+    exact = x.double() * (x.double().square().mean(-1, keepdim=True) + 1e-5).rsqrt() * gamma.double()
+    on_hpu, weight = x.to("hpu").requires_grad_(), gamma.to("hpu").requires_grad_()
+    y = FusedRMSNorm.apply(on_hpu, weight, 1e-5, True, 0, False)
+    y.sum().backward()
+    assert y.dtype is on_hpu.grad.dtype is torch.bfloat16 and weight.grad.dtype is gamma_dtype
+    assert ((y.cpu().double() - exact).abs() <= 2**-7 * exact.abs()).all()
+
+
+@pytest.mark.parametrize("max_norm", [0.5, 100.0])
+def test_clipping(max_norm):
+    params = [torch.nn.Parameter(torch.randn(s, device="hpu")) for s in (3, 5)]
+    theirs = [torch.nn.Parameter(p.detach().cpu()) for p in params]
+    for p, q in zip(params, theirs, strict=True):
+        q.grad = torch.randn(p.shape)
+        p.grad = q.grad.to("hpu")
+    norm = FusedClipNorm(params, max_norm).clip_norm(params)
+    expected = torch.nn.utils.clip_grad_norm_(theirs, max_norm)
+    torch.testing.assert_close(norm.cpu(), expected)
+    torch.testing.assert_close([p.grad.cpu() for p in params], [q.grad for q in theirs])
+
+
+def test_nothing_to_clip():
+    parameter = torch.nn.Parameter(torch.ones(2, device="hpu"))
+    assert FusedClipNorm([parameter], 1.0).clip_norm([parameter]) == 0
+
+
+def rotary_inputs():
+    x, angle = torch.randn(2, 3, 5, 8, device="hpu"), torch.rand(9, 8, device="hpu")
+    return x, angle.cos(), angle.sin(), torch.randint(0, 9, (2, 5), device="hpu")
+
+
+def test_the_first_two_helpers():
+    x, cos, sin, ids = rotary_inputs()
+    pairwise = rotary.RotaryPosEmbeddingMode.PAIRWISE
+    for found, *more in (
+        (rotary.RotaryPosEmbeddingHelperV1.apply(x, cos, sin, 3), None, 3, 0),
+        (rotary.RotaryPosEmbeddingHelperV2.apply(x, cos, sin, ids), ids, 0, 0),
+        (rotary.apply_rotary_pos_emb(x, cos, sin, ids, 0, pairwise), ids, 0, 1),
+    ):
+        assert torch.equal(found, ops.rotary_pos_embedding(x, sin, cos, *more))
+
+
+def test_a_cache_rotates_the_first_coordinates():
+    x, angle = torch.randn(5, 2, 3, 8), torch.rand(7, 1, 2) * 6
+    cache = torch.stack((angle.cos(), angle.sin()), -1)
+    y = rotary.apply_rotary_pos_emb(x.to("hpu"), cache.to("hpu")).cpu()
+    pairs = torch.view_as_complex(x[..., :4].double().unflatten(-1, (2, 2)).contiguous())
+    turn = torch.polar(torch.ones(()).double(), angle[:5].double())[:, :, None]
+    close(y[..., :4], torch.view_as_real(pairs * turn).flatten(-2))
+    assert torch.equal(y[..., 4:], x[..., 4:])
+    assert torch.equal(rotary.RotaryPosEmbeddingHelperV3.apply(x.to("hpu"), cache.to("hpu")).cpu(), y)
+
+
+def test_a_cache_whose_batch_comes_first():
+    x, angle = torch.randn(1, 3, 5, 8), torch.rand(1, 7, 2) * 6  # [batch, heads, length, dimension]
+    cache = torch.stack((angle.cos(), angle.sin()), -1)
+    y = rotary.RotaryPosEmbeddingHelperV3.apply(x.to("hpu"), cache.to("hpu")).cpu()
+    moved = x.permute(2, 0, 1, 3).to("hpu")
+    other = rotary.RotaryPosEmbeddingHelperV3.apply(moved, cache.transpose(0, 1).to("hpu")).cpu()
+    assert torch.equal(y, other.permute(1, 2, 0, 3))

@@ -1,6 +1,5 @@
 """Training in fp8: tensors are rounded to fp8, with scales from the steps before."""
 
-import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
@@ -112,10 +111,3 @@ for case in ("plain", "ModuleCacher", "make_graphed_callables"):
 def test_gradients_of_weights_on_the_cpu_return_there(script):
     """Lazy mode moves operands on the CPU. A graph cannot hold the way back, so such a module runs without one."""
     script(ON_THE_CPU, warnings="ignore", PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off")
-
-
-def test_bad_input():
-    with pytest.raises(ValueError, match=r"amax_compute_algo is 'mean'; expected max or most_recent"):
-        te.DelayedScaling(amax_compute_algo="mean")
-    with pytest.raises(TypeError, match=r"unexpected arguments colour"):
-        te.Linear(2, 2, colour=1)
