@@ -108,7 +108,11 @@ def between_pages(tensor, at_the_end):
 
 def ended(work):
     """How a child process that does `work` ends: 0, or minus a signal's number."""
-    quietly = lambda: (faulthandler.disable(), work())  # noqa: E731 - a crash is an answer here
+
+    def quietly():
+        faulthandler.disable()  # a crash is an answer here
+        work()
+
     child = multiprocessing.get_context("fork").Process(target=quietly, daemon=True)
     child.start()
     child.join(60)
