@@ -35,8 +35,8 @@ READ_AT_IMPORT = (
 def clean_environment(home: Path, **variables: str) -> dict[str, str]:
     """The environment without OURS, with the tested code, HEADERS, no module locks and a home folder of its own."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
-    source = str(Path(openhpu.__file__).parents[1])
-    ours = {"PYTHONPATH": source, "OPENHPU_MODULE_LOCKS": "0", "OPENHPU_HEADER_CACHE": HEADERS, "HOME": str(home)}
+    paths = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(Path(openhpu.__file__).parents[1]))))
+    ours = {"PYTHONPATH": paths, "OPENHPU_MODULE_LOCKS": "0", "OPENHPU_HEADER_CACHE": HEADERS, "HOME": str(home)}
     return {**clean, **ours, **variables}
 
 
@@ -68,12 +68,10 @@ def run_code(
     return run_python(arguments, folder, environment, fails, timeout, fresh)
 
 
-def run_file(
-    code: str, folder: Path, environment: dict[str, str], fails: bool, timeout: float = TIMEOUT_S, fresh: bool = False
-) -> Result:
+def run_file(code: str, folder: Path, environment: dict[str, str], fails: bool, fresh: bool = False) -> Result:
     """Run Python code as the file `script.py` in `folder`, for what needs one; `fails`: whether it must."""
     (folder / "script.py").write_text(textwrap.dedent(code))
-    return run_python(["script.py"], folder, environment, fails, timeout, fresh)
+    return run_python(["script.py"], folder, environment, fails, fresh=fresh)
 
 
 @functools.cache

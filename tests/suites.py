@@ -102,7 +102,7 @@ DEEPSPEED_FILES = _files(
     "deepspeed", "checkpoints", "compile", "inference", "launcher", "memory", "offload", "pipeline"
 )
 # What lies outside of the operators, or is the same in both modes.
-RANKS = _files("distributed", "failures", "launchers", "node_channel", "replicas", "report", "traces", "two_nodes")
+RANKS = _files("distributed", "failures", "node_channel", "replicas", "report", "traces", "two_nodes")
 LAUNCHED = (
     "tests/lightning/guide/*", "tests/lightning/*/strategies/*", *_files("lightning", "failures", "strategies"),
 )  # fmt: skip

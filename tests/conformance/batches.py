@@ -18,12 +18,11 @@ from tests.conformance import forward
 from tests.conformance.compare import Demand, Mismatch, Tolerance, compare
 from tests.conformance.database import Case, cases
 from tests.conformance.execute import attempt
+from tests.conformance.pool import Result, result
 
 DTYPES = ("float32", "bfloat16", "int64")
 SIZE = 40
 SAMPLES = 6  # looked at to find one that can be compiled
-
-Result = dict[str, Any]
 
 
 def cases_like(family: str, own: str) -> list[Case]:
@@ -83,11 +82,6 @@ def wider(op: Any, case: Case) -> Any:
     return Tolerance(wanted.atol, max(wanted.rtol or 0.0, share), of_largest=share)
 
 
-def result(case: str, **fields: Any) -> Result:
-    empty = {"ok": True, "failures": [], "count": 0, "samples": 0, "checked": 0, "recorded": 0, "seconds": 0.0}
-    return {"case": case, **empty, **fields}
-
-
 def failed(case: str, message: str) -> Result:
     return result(case, ok=False, failures=[message], count=1, samples=1, checked=1)
 
@@ -143,11 +137,12 @@ def _equals_float32(c: Chosen, ran: Ran, demand: Any) -> bool:
 
 def on_host(value: Any) -> Any:
     """The expectation as the comparison wants it: tensors of the CPU, with the same strides."""
-    if isinstance(value, torch.Tensor) and value.device.type == "hpu":
-        return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype).copy_(value.detach())
-    if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
-        return type(value)(on_host(v) for v in value)
-    return {k: on_host(v) for k, v in value.items()} if type(value) is dict else value
+
+    def one(t: torch.Tensor) -> torch.Tensor:
+        moves = t.device.type == "hpu"
+        return torch.empty_strided(t.size(), t.stride(), dtype=t.dtype).copy_(t.detach()) if moves else t
+
+    return tree_map_only(torch.Tensor, one, value)
 
 
 def in_halves(chosen: list[Chosen], run: Callable[[list[Chosen]], list[Ran] | str]) -> list[Result]:

@@ -1,11 +1,11 @@
 """What "the same result" means: structure, metadata, aliasing and values at PyTorch's tolerances."""
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.testing._comparison import default_tolerances
+from torch.utils._pytree import keystr, tree_flatten_with_path, tree_leaves, tree_structure
 
 from tests.conformance.transfer import OnHost, tensors_of
 
@@ -46,22 +46,18 @@ class Demand:
 
 def compare(expected: Any, actual: Any, demand: Demand, where: str = "result") -> None:
     """Raises `Mismatch` unless `actual`, computed on the device, equals the CPU's `expected`."""
+    leaves, structure = tree_flatten_with_path(expected)
+    if structure != (other := tree_structure(actual)):
+        raise Mismatch(f"{where}: expected {structure}, got {other}")
+    for (path, e), a in zip(leaves, tree_leaves(actual), strict=True):
+        _compare_leaf(e, a, demand, where + keystr(path))
+
+
+def _compare_leaf(expected: Any, actual: Any, demand: Demand, where: str) -> None:
     if isinstance(expected, torch.Tensor):
         if not isinstance(actual, torch.Tensor):
             raise Mismatch(f"{where}: expected a tensor, got {type(actual).__name__}")
         _compare_tensor(expected, actual, demand, where)
-    elif isinstance(expected, (tuple, list)):
-        if type(expected) is not type(actual):
-            raise Mismatch(f"{where}: expected {type(expected).__name__}, got {type(actual).__name__}")
-        if len(expected) != len(actual):
-            raise Mismatch(f"{where}: expected {len(expected)} items, got {len(actual)}")
-        for i, (e, a) in enumerate(zip(expected, actual, strict=True)):
-            compare(e, a, demand, f"{where}[{i}]")
-    elif isinstance(expected, dict):
-        if not isinstance(actual, dict) or list(expected) != list(actual):
-            raise Mismatch(f"{where}: expected the keys {list(expected)}")
-        for k in expected:
-            compare(expected[k], actual[k], demand, f"{where}.{k}")
     elif isinstance(expected, (float, complex)) and isinstance(actual, (float, complex)):
         if demand.content:
             pair = demand.tolerance.pair(torch.complex128 if isinstance(expected, complex) else torch.float64)
@@ -130,11 +126,3 @@ def aliasing(inputs: Any, outputs: Any) -> list[int]:
         found.append(seen.index(own) if own is not None and own in seen else -1)
         seen.append(own)
     return found
-
-
-def kolmogorov_smirnov(a: torch.Tensor, b: torch.Tensor) -> float:
-    """The two-sample statistic, scaled so that it is about 1.36 at p = 0.05 and 2.7 at p = 1e-6."""
-    a, b = a.sort().values, b.sort().values
-    points = torch.cat([a, b])
-    gap = torch.searchsorted(a, points, right=True) / len(a) - torch.searchsorted(b, points, right=True) / len(b)
-    return gap.abs().max().item() * math.sqrt(len(a) * len(b) / (len(a) + len(b)))

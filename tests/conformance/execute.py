@@ -48,6 +48,7 @@ class Checks:
     count: int = 0
     checked: int = 0
     samples: int = 0
+    statistics: float = float("inf")  # comparisons of random numbers' distributions that are left to be made
 
     def fail(self, where: str, message: str) -> None:
         self.count += 1
@@ -143,6 +144,8 @@ def check(
             raise Mismatch(f"aliasing: expected {wanted}, got {got}")
         compare(expected.arguments, actual.arguments, replace(demand, strides=True, placed=False), "arguments")
         if random:
+            few = few or checks.statistics <= 0
+            checks.statistics -= not few
             distribution.check(lambda device, seed: attempt(program, arguments, device, seed), few=few)
     except Exception as e:
         kind = "" if isinstance(e, Mismatch) else f"{type(e).__name__}: "

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch._subclasses import FakeTensorMode
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map, tree_map_only
 
 from openhpu import counters, events
 from tests.conformance import batches, compiled, gaudi_cells, recipes
@@ -181,9 +181,7 @@ def choose(case: Case) -> Chosen | Result | str:
 def _limit_of_torch(program: Callable[..., Any], arguments: Arguments) -> str:
     """Why torch.compile traces this for no device: its fake tensors refuse it. Empty if they don't."""
     mode = FakeTensorMode()
-    given = tree_map(
-        lambda value: mode.from_tensor(value) if isinstance(value, torch.Tensor) else value, Transfer(DEVICE)(arguments)
-    )
+    given = tree_map_only(torch.Tensor, mode.from_tensor, Transfer(DEVICE)(arguments))
     logging.disable(logging.ERROR)
     try:
         with mode:

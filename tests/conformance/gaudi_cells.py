@@ -7,6 +7,7 @@ two dtypes. Arguments are samples of PyTorch's databases where they have the ope
 import csv
 import functools
 import itertools
+import pkgutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -61,19 +62,8 @@ def function_of(name: str) -> Callable[..., Any]:
         return gaudi_samples.module(operator)
     if kind == "torchvision.ops":
         return getattr(vision.load(), operator)  # type: ignore[no-any-return]
-    if kind == "torch.Tensor":
-        return _method(operator)
-    space: Any = torch
-    for part in kind.split(".")[1:]:
-        space = getattr(space, part)
-    return getattr(space, operator)  # type: ignore[no-any-return]
-
-
-def _method(operator: str) -> Callable[..., Any]:
-    attribute = getattr(torch.Tensor, operator)
-    if callable(attribute):
-        return attribute  # type: ignore[no-any-return]
-    return lambda tensor: getattr(tensor, operator)  # a property: T
+    found = pkgutil.resolve_name(name)
+    return found if callable(found) else lambda tensor: getattr(tensor, operator)  # a property: T
 
 
 def program_of(case: Case) -> Callable[[Arguments, str], Any]:

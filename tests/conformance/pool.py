@@ -21,6 +21,12 @@ REFRESH = 400  # cases to a process
 Result = dict[str, Any]
 
 
+def result(case: str, **fields: Any) -> Result:
+    """What is said of a case; of one that passes unless `fields` say otherwise."""
+    empty = {"ok": True, "failures": [], "count": 0, "samples": 0, "checked": 0, "recorded": 0, "seconds": 0.0}
+    return {"case": case, **empty, **fields}
+
+
 # The modules of modes whose cases share compilations; the others' is worker.
 _BATCHES = {"recipe": "recipes", "compile": "compiled", "gaudi_recipe": "gaudi", "gaudi_compile": "gaudi"}
 # What a mode's workers find in their environment.
@@ -83,12 +89,8 @@ class Worker:
         if not at:
             return []
         how = f"crash: {ended.how}" if ended else "hangs"
-        return [
-            {
-                "case": at, "ok": False, "failures": [f"case: {how}: {tail}"], "count": 1, "samples": 0, "checked": 0,
-                "seconds": round(time.perf_counter() - start, 3),
-            }
-        ]  # fmt: skip
+        seconds = round(time.perf_counter() - start, 3)
+        return [result(at, ok=False, failures=[f"case: {how}: {tail}"], count=1, seconds=seconds)]
 
     def close(self, error: type[Exception] | None = None) -> None:
         """End the process, at once if there was an error."""

@@ -1,6 +1,5 @@
 """What a run found: kept in a file as it is found, so that an interrupted run can go on."""
 
-import hashlib
 import json
 import platform
 from collections import Counter
@@ -20,14 +19,11 @@ FOLDER = BUILD / "conformance"
 
 def fingerprint() -> dict[str, str]:
     """What the results depend on: a run is resumed only with the same extension, suite and torch."""
-    suite = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        suite.update(path.read_bytes())
     return {
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "extension": hashlib.sha256(Path(_C.__file__).read_bytes()).hexdigest()[:16],
-        "suite": suite.hexdigest()[:16],
+        "extension": kept.fingerprint([Path(_C.__file__)]),
+        "suite": kept.fingerprint([Path(__file__).parent]),
     }
 
 

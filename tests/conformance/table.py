@@ -44,9 +44,14 @@ def _cell(run: Run, family: str, name: str, dtypes: list[str], reasons: dict[str
     return " ".join(parts) or "-"
 
 
-def _totals(runs: list[Run], reasons: dict[str, str]) -> list[str]:
-    head = ("mode", "family", "cases", "passed", "failed", "skipped", "in no recipe", "samples", "comparisons")
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+def _table(rows: list[list[str]]) -> str:
+    """The first row is the head."""
+    head, *lines = ("| " + " | ".join(row) + " |" for row in rows)
+    return "\n".join([head, "|---" * len(rows[0]) + "|", *lines])
+
+
+def _totals(runs: list[Run], reasons: dict[str, str]) -> str:
+    rows = [["mode", "family", "cases", "passed", "failed", "skipped", "in no recipe", "samples", "comparisons"]]
     for run in runs:
         for family, title in _TITLES.items():
             found = [r for r in run.results.values() if r["case"].startswith(family + ":")]
@@ -56,11 +61,11 @@ def _totals(runs: list[Run], reasons: dict[str, str]) -> list[str]:
             outside = sum(bool(r.get("outside")) for r in found)
             numbers = [len(found), verdicts["passed"], verdicts["failed"], verdicts["skipped"] - outside, outside]
             numbers += [sum(r["samples"] for r in found), sum(r["checked"] for r in found)]
-            lines.append(f"| {run.mode} | {title} | " + " | ".join(f"{n:,}" for n in numbers) + " |")
-    return lines
+            rows.append([run.mode, title, *(f"{n:,}" for n in numbers)])
+    return _table(rows)
 
 
-def _rows(runs: list[Run], families: tuple[str, ...], reasons: dict[str, str]) -> list[str]:
+def _rows(runs: list[Run], families: tuple[str, ...], reasons: dict[str, str]) -> str:
     dtypes: dict[tuple[str, str], list[str]] = defaultdict(list)
     names: dict[str, None] = {}
     for run in runs:
@@ -73,13 +78,13 @@ def _rows(runs: list[Run], families: tuple[str, ...], reasons: dict[str, str]) -
     order = [str(d).removeprefix("torch.") for d in DTYPES]
     columns = [(run, family) for run in runs for family in families]
     head = [f"{run.mode} {family.split('_')[-1]}" if len(families) > 1 else run.mode for run, family in columns]
-    lines = ["| name | " + " | ".join(head) + " |", "|---" * (len(head) + 1) + "|"]
+    rows = [["name", *head]]
     for name in sorted(names, key=str.lower):
-        cells = [
+        cells = (
             _cell(run, family, name, sorted(dtypes[family, name], key=order.index), reasons) for run, family in columns
-        ]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return lines
+        )
+        rows.append([name, *cells])
+    return _table(rows)
 
 
 def render(runs: list[Run], reasons: dict[str, str], jobs: int, total: int | None = None) -> str:
@@ -93,44 +98,38 @@ def render(runs: list[Run], reasons: dict[str, str], jobs: int, total: int | Non
         if result["ok"] and not result["checked"] and not result.get("outside")
     ]
     key = ", ".join(f"{short} {str(dtype).removeprefix('torch.')}" for dtype, short in DTYPES.items())
-    lines = [
+    parts = [
         "# Conformance",
-        "",
-        *_introduction(run.mode),
-        "",
+        _introduction(run.mode),
         f"torch {run.marks.get('torch')}, Python {run.marks.get('python')}; "
         + "; ".join(f"{r.mode}: {r.wall_s / 60:.0f} minutes with {jobs} workers" for r in runs)
         + "."
         + _again(runs)
         + (f" {len(run.results):,} of {total:,} cases were run." if total and total != len(run.results) else ""),
-        "",
-        *_totals(runs, reasons),
-        "",
+        _totals(runs, reasons),
         f"Dtypes: {key}. `(f32)` is skipped, **f32!** fails, `-` has no case.",
-        "",
     ]
     if unchecked:
-        lines += ["No sample to compare, counted as passed: " + ", ".join(f"`{n}`" for n in unchecked) + ".", ""]
+        parts.append("No sample to compare, counted as passed: " + ", ".join(f"`{n}`" for n in unchecked) + ".")
     if precise := [f"`{name}`" for r in runs for name, result in r.results.items() if result.get("reference")]:
-        lines += [
+        parts.append(
             "More precise than the CPU, which computes in bfloat16 what compiled code computes in float32; compared "
-            f"with the CPU's float32: {', '.join(precise)}.",
-            "",
-        ]
-    lines += _recorded(run)
+            f"with the CPU's float32: {', '.join(precise)}."
+        )
+    parts += _recorded(run)
     if reasons:
-        lines += ["## Skipped", "", *(f"- `{case}`: {reason}" for case, reason in reasons.items()), ""]
-    lines += ["## Operators", "", *_rows(runs, _FAMILIES[run.mode], reasons), ""]
+        parts += ["## Skipped", "\n".join(f"- `{case}`: {reason}" for case, reason in reasons.items())]
+    parts += ["## Operators", _rows(runs, _FAMILIES[run.mode], reasons)]
     for title, family in (("Modules", "module"), ("Optimizers", "optimizer")):
         if any(name.startswith(family) for name in run.results):
-            lines += [f"## {title}", "", *_rows(runs, (family,), reasons), ""]
-    return "\n".join(lines)
+            parts += [f"## {title}", _rows(runs, (family,), reasons)]
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _introduction(mode: str) -> list[str]:
+def _introduction(mode: str) -> str:
     """What the document says so far before the results."""
     said = DOCUMENTS[mode].read_text() if DOCUMENTS[mode].exists() else ""
-    return said.partition("# Conformance\n\n")[2].partition("\ntorch ")[0].splitlines()
+    return said.partition("# Conformance\n\n")[2].partition("\ntorch ")[0].rstrip("\n")
 
 
 def _again(runs: list[Run]) -> str:
@@ -144,16 +143,15 @@ def _recorded(run: Run) -> list[str]:
         return []
     recorded = sum(r.get("recorded", 0) for r in run.results.values())
     ran = "recorded" if run.mode == "lazy" else "part of compiled graphs"
-    lines = [f"{recorded:,} operators were {ran}.", ""]
+    parts = [f"{recorded:,} operators were {ran}."]
     outside: dict[str, list[str]] = defaultdict(list)
     for r in run.results.values():
         if why := r.get("outside"):
             outside[why].append("`" + r["case"].removeprefix("recipe:").removeprefix("compile_") + "`")
     if outside:
-        lines += ["## In no recipe", "", _NO_RECIPE, ""]
-        lines += [f"- {why}: {', '.join(names)}" for why, names in sorted(outside.items())]
-        lines += [""]
-    return lines
+        listed = "\n".join(f"- {why}: {', '.join(names)}" for why, names in sorted(outside.items()))
+        parts += ["## In no recipe", _NO_RECIPE, listed]
+    return parts
 
 
 def write(run: Run, reasons: dict[str, str], jobs: int, total: int | None = None, path: Path | None = None) -> None:

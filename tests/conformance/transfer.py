@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils._pytree import tree_leaves, tree_map
 
 
 @dataclass(frozen=True)
@@ -27,19 +28,13 @@ class Transfer:
         self._tensors: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def __call__(self, value: Any) -> Any:
+        return tree_map(self._leaf, value)
+
+    def _leaf(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return self._tensor(value)
         if isinstance(value, OnHost):
             return value.tensor.clone()
-        if isinstance(value, tuple):
-            items = [self(v) for v in value]
-            if hasattr(value, "_fields"):
-                return type(value)(*items)
-            return type(value)(items) if type(value) is not torch.Size else value
-        if isinstance(value, list):
-            return [self(v) for v in value]
-        if isinstance(value, dict):
-            return {k: self(v) for k, v in value.items()}
         if isinstance(value, torch.device):
             return self.device if value.type == "cpu" else value
         if isinstance(value, str) and value == "cpu":
@@ -84,10 +79,4 @@ class Transfer:
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
     """All tensors inside nested tuples, lists and dicts, in order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, (tuple, list)):
-        return [t for v in value for t in tensors_of(v)]
-    if isinstance(value, dict):
-        return [t for v in value.values() for t in tensors_of(v)]
-    return []
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]

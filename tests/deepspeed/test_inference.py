@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.deepspeed import training
-from tests.distributed import ranks
+from tests.deepspeed.training import on_hpu
 
 WORDS = 128
 LAZY = {"PT_HPU_LAZY_MODE": "1", "PT_HPU_ENABLE_LAZY_COLLECTIVES": "true"}
@@ -70,11 +70,6 @@ def made(name):
     return hf.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval()
 
 
-def on_hpu(function, *args, size=2, mode=None, **kwargs):
-    """What a function returns in each rank, in eager mode or in a mode of these environment variables."""
-    return ranks.call(function, *args, size=size, backend="hccl", variables=training.HPU | (mode or {}), **kwargs)
-
-
 def numbers(rows=2, columns=8, seed=3):
     return torch.randint(3, WORDS, (rows, columns), generator=torch.Generator().manual_seed(seed))
 
@@ -91,20 +86,20 @@ def expected(name, dtype=torch.float32):
 
 
 @contextlib.contextmanager
-def inference():
+def inference(name, policy=None, **arguments):
+    """The engine that init_inference makes of a model."""
     with training.deepspeed_alone() as deepspeed:
         deepspeed.InferenceEngine.inference_mp_group = None  # that of the job before
-        yield deepspeed
+        if policy:
+            arguments["injection_policy"] = policies()[policy]
+        yield deepspeed.init_inference(made(name), **arguments)
 
 
 def inferred(name, graphs=False, policy=None, **arguments):
     """What each rank's engine computes, how many of its layers are parted, and how many graphs were replayed."""
     import openhpu
 
-    with inference() as deepspeed:
-        if policy:
-            arguments["injection_policy"] = policies()[policy]
-        engine = deepspeed.init_inference(made(name), **arguments)
+    with inference(name, policy, **arguments) as engine:
         if graphs:
             import habana_frameworks.torch as ht
 
@@ -118,15 +113,13 @@ def inferred(name, graphs=False, policy=None, **arguments):
 
 def generated(**arguments):
     """What each rank's engine writes, greedily."""
-    with inference() as deepspeed:
-        engine = deepspeed.init_inference(made("llama"), dtype=torch.float, **arguments)
+    with inference("llama", dtype=torch.float, **arguments) as engine:
         return engine.generate(numbers().to("hpu"), max_new_tokens=8, do_sample=False).tolist()
 
 
 def compiled(**arguments):
     """What each rank's engine computes after `compile`, whose backend is hpu's."""
-    with inference() as deepspeed:
-        engine = deepspeed.init_inference(made("own"), injection_policy=policies()["own"], **arguments)
+    with inference("own", "own", **arguments) as engine:
         engine.compile()
         assert engine.is_compiled
         return [scores(engine, numbers(seed=seed).to("hpu")).tolist() for seed in (1, 2, 3)][-1]
@@ -134,10 +127,9 @@ def compiled(**arguments):
 
 def refused(**arguments):
     """The error of init_inference."""
-    with inference() as deepspeed:
-        with pytest.raises(Exception) as error:
-            deepspeed.init_inference(made("own"), **arguments)
-        return f"{error.type.__name__}: {error.value}"
+    with pytest.raises(Exception) as error, inference("own", **arguments):
+        pass
+    return f"{error.type.__name__}: {error.value}"
 
 
 def policies():

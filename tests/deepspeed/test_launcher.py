@@ -7,8 +7,6 @@ from pathlib import Path
 from tests.distributed.ranks import free_port
 from tests.processes import clean_environment, run_file
 
-ROOT = Path(__file__).parents[2]
-
 _SCRIPT = """
 import argparse, os, sys, torch, deepspeed
 import deepspeed.comm as dist
@@ -36,8 +34,7 @@ def test_two_ranks(tmp_path):
         from deepspeed.launcher.runner import main
         main(["--num_gpus", "2", "--master_port", "{free_port()}", r"{tmp_path}/train.py"])
     """
-    paths = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT / "src"))))
-    environment = clean_environment(tmp_path) | {"PYTHONPATH": paths, "DS_ACCELERATOR": "hpu"}
+    environment = clean_environment(tmp_path, DS_ACCELERATOR="hpu")
     environment["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), environment["PATH"]))
     result = run_file(start, tmp_path, environment, fails=False)
     for rank in range(2):

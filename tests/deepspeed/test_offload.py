@@ -52,17 +52,12 @@ def test_in_host_memory(stage, parameters, precision):
 
 def load_without_libaio():
     """What is said where no compiler finds libaio."""
-    with training.deepspeed_alone():
+    with training.deepspeed_alone(), pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError) as error:
         from deepspeed.ops.op_builder import AsyncIOBuilder
 
-        os.environ["LDFLAGS"] = "-nostdlib -nodefaultlibs -L/nowhere -Wl,--no-such-option"  # nothing can be linked
-        try:
-            AsyncIOBuilder().load()
-        except RuntimeError as error:
-            return str(error)
-        finally:
-            del os.environ["LDFLAGS"]
-    return ""
+        patch.setenv("LDFLAGS", "-nostdlib -nodefaultlibs -L/nowhere -Wl,--no-such-option")  # nothing can be linked
+        AsyncIOBuilder().load()
+    return str(error.value)
 
 
 def test_missing_libaio_is_named():

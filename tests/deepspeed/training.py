@@ -42,9 +42,9 @@ def on_cpu(function: Any, *args: Any, size: int = 2, **kwargs: Any) -> list[Any]
     return ranks.call(function, *args, size=size, backend="gloo", variables=CPU, **kwargs)
 
 
-def on_hpu(function: Any, *args: Any, size: int = 2, **kwargs: Any) -> list[Any]:
-    """The same on hpu, over hccl."""
-    return ranks.call(function, *args, size=size, backend="hccl", variables=HPU, **kwargs)
+def on_hpu(function: Any, *args: Any, size: int = 2, mode: dict[str, str] = {}, **kwargs: Any) -> list[Any]:  # noqa: B006
+    """The same on hpu, over hccl, in eager mode or in that of these environment variables."""
+    return ranks.call(function, *args, size=size, backend="hccl", variables=HPU | mode, **kwargs)
 
 
 def config(stage: int, precision: str = "fp32", **more: Any) -> dict[str, Any]:

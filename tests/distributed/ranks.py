@@ -36,7 +36,6 @@ _LIFE_S = 6 * 3600  # of the processes, which serve the tests of a run
 _FAREWELL_S = 20.0  # for what a rank leaves behind, which tests may be about
 GROUP = "cpu:gloo,hpu:hccl"
 
-Launcher = Callable[[int, int, int], dict[str, str]]
 _MOST = int(os.environ.get("RANKS_MOST", "8"))  # processes at a time
 _pools: dict[tuple[int, tuple[tuple[str, str], ...]], Pool] = {}  # the one that was used last is the last
 
@@ -86,15 +85,6 @@ def environment(rank: int, size: int, port: int) -> dict[str, str]:
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size),
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
-    }  # fmt: skip
-
-
-def open_mpi(rank: int, size: int, port: int) -> dict[str, str]:
-    """What mpirun tells a process, to whom the script's author told where rank 0 is."""
-    torchrun = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"}
-    return {
-        **{name: value for name, value in environment(rank, size, port).items() if name not in torchrun},
-        "OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_LOCAL_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": str(size),
     }  # fmt: skip
 
 
@@ -198,16 +188,14 @@ print("ready", flush=True)
 
 
 class Job:
-    """Processes that run the same script, each with what a launcher would tell it."""
+    """Processes that run the same script, each with what torchrun would tell it."""
 
-    def __init__(
-        self, code: str, size: int = 2, launcher: Launcher = environment, *, first: str = "", **variables: str
-    ) -> None:
+    def __init__(self, code: str, size: int = 2, *, first: str = "", **variables: str) -> None:
         port = free_port()
         self.processes: list[child.Child] = []
         try:
             for rank in range(size):
-                command, own = ["-c", first + _BEGIN + code], launcher(rank, size, port) | variables
+                command, own = ["-c", first + _BEGIN + code], environment(rank, size, port) | variables
                 self.processes.append(_start(command, own, seconds=PATIENCE_S, farewell=_FAREWELL_S))
         except BaseException:
             self.__exit__()

@@ -17,11 +17,9 @@ NUMEL = 4096
 
 def over_gloo():
     """A group of all ranks whose collectives Gloo makes, which cannot end one that others have not joined."""
-    os.environ["OPENHPU_NODE_COLLECTIVES"] = "0"
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENHPU_NODE_COLLECTIVES", "0")
         return dist.new_group()
-    finally:
-        del os.environ["OPENHPU_NODE_COLLECTIVES"]
 
 
 def join_late(group):

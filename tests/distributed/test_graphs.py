@@ -37,40 +37,29 @@ def test_a_captured_collective_is_replayed():
 @ranks(2)
 def test_each_kind_in_one_graph():
     rank = dist.get_rank()
-    x = torch.full((2,), float(rank + 1), device="hpu")
+    x = torch.full((3,), float(rank + 1), device="hpu")
+    parts = [1, 2] if rank == 0 else [2, 1]  # sent and received: of unequal length
     graph = torch.hpu.HPUGraph()
     with torch.hpu.graph(graph):
         together = torch.zeros(4, device="hpu")
-        dist.all_gather_into_tensor(together, x)
+        dist.all_gather_into_tensor(together, x[:2])
         part = torch.zeros(2, device="hpu")
         dist.reduce_scatter_tensor(part, together, dist.ReduceOp.AVG)
         everywhere = [torch.zeros(2, device="hpu") for _ in range(2)]
         dist.all_gather(everywhere, part)
         dist.broadcast(part, src=1)
-    for factor in (1.0, 3.0):
+        exchanged = torch.zeros(3, device="hpu")
+        dist.all_to_all_single(exchanged, x, parts, parts)
+        unequal = [torch.zeros(1 + other, device="hpu") for other in range(2)]
+        dist.all_gather(unequal, x[: 1 + rank])
+    for factor in (1.0, 3.0, 5.0):
         x.fill_((rank + 1) * factor)
         graph.replay()
         assert together.tolist() == [factor, factor, 2 * factor, 2 * factor]
         assert part.tolist() == [2 * factor] * 2
         assert everywhere[0].tolist() == [factor] * 2
-
-
-@ranks(2)
-def test_parts_of_unequal_length_in_a_graph():
-    rank = dist.get_rank()
-    x = torch.full((3,), float(rank + 1), device="hpu")
-    parts = [1, 2] if rank == 0 else [2, 1]  # sent and received
-    graph = torch.hpu.HPUGraph()
-    with torch.hpu.graph(graph):
-        together = torch.zeros(3, device="hpu")
-        dist.all_to_all_single(together, x, parts, parts)
-        everywhere = [torch.zeros(1 + other, device="hpu") for other in range(2)]
-        dist.all_gather(everywhere, x[: 1 + rank])
-    for factor in (1.0, 3.0, 5.0):
-        x.fill_((rank + 1) * factor)
-        graph.replay()
-        assert together.tolist() == [factor * source for source, n in enumerate(parts, 1) for _ in range(n)]
-        assert [part.tolist() for part in everywhere] == [[factor], [2 * factor] * 2]
+        assert exchanged.tolist() == [factor * source for source, n in enumerate(parts, 1) for _ in range(n)]
+        assert [each.tolist() for each in unequal] == [[factor], [2 * factor] * 2]
 
 
 @ranks(2)

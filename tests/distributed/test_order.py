@@ -1,8 +1,5 @@
 """Collectives are commands of the device's queue: what the host waits for, what is ordered, what is kept alive."""
 
-import contextlib
-import os
-import sys
 import time
 import weakref
 from datetime import timedelta
@@ -12,9 +9,8 @@ import torch
 import torch.distributed as dist
 from torch.profiler import ProfilerActivity, profile
 
-from commands import child
 from openhpu import _C
-from tests.distributed.ranks import PATIENCE_S, ranks
+from tests.distributed.ranks import call, ranks
 
 
 @ranks(2)
@@ -143,41 +139,24 @@ def test_a_barrier_holds_the_host():
     dist.monitored_barrier()
 
 
-SEVERAL_DEVICES = """
-import sys
-from datetime import timedelta
-import torch
-import torch.distributed as dist
-from openhpu import _C
-
-rank, timeout = int(sys.argv[1]), timedelta(seconds=30)
-dist.init_process_group("hccl", init_method=f"file://{sys.argv[2]}", rank=rank, world_size=2, timeout=timeout)
-for step in range(3):
-    x = torch.full((4,), float(rank), device="hpu:0")
-    y = torch.full((2,), float(rank + step), device="hpu:1")
-    torch.hpu.synchronize(0)
-    if rank == 1:
-        _C.block_queue(0)  # what comes later could begin before what comes first, and with the other rank's first
-    dist.all_reduce(x)
-    dist.broadcast(y, 0)
-    if rank == 1:
-        _C.unblock_queue(0)
-    dist.barrier()
-    assert x.tolist() == [1.0] * 4 and y.tolist() == [float(step)] * 2
-dist.destroy_process_group()
-"""
+def several_devices():
+    rank = dist.get_rank()
+    for step in range(3):
+        x = torch.full((4,), float(rank), device="hpu:0")
+        y = torch.full((2,), float(rank + step), device="hpu:1")
+        torch.hpu.synchronize(0)
+        if rank == 1:
+            _C.block_queue(0)  # what comes later could begin before what comes first, and with the other rank's first
+        dist.all_reduce(x)
+        dist.broadcast(y, 0)
+        if rank == 1:
+            _C.unblock_queue(0)
+        dist.barrier()
+        assert x.tolist() == [1.0] * 4 and y.tolist() == [float(step)] * 2
 
 
-def test_collectives_on_several_devices_of_a_process_begin_in_order(tmp_path):
-    options = {"env": os.environ | {"OPENHPU_DEVICE_COUNT": "2", "OMP_NUM_THREADS": "1"}, "seconds": PATIENCE_S}
-    command = [sys.executable, "-c", SEVERAL_DEVICES]
-    with contextlib.ExitStack() as stack:
-        started = [
-            stack.enter_context(child.start([*command, str(rank), str(tmp_path / "store")], **options))
-            for rank in range(2)
-        ]
-        ended = [process.wait() for process in started]
-        assert [each.code for each in ended] == [0, 0], ended
+def test_collectives_on_several_devices_of_a_process_begin_in_order():
+    call(several_devices, size=2, backend="hccl", variables={"OPENHPU_DEVICE_COUNT": "2"})
 
 
 @ranks(2)

@@ -72,33 +72,30 @@ def wrapped(tensor: Tensor) -> Tensor:
     return tensor.remainder(2 * BOUND) - BOUND
 
 
+# An operator of a program takes the machine, the instruction, and the tensors that its first two numbers mean.
 _BINARY = (torch.add, torch.sub, torch.maximum, torch.minimum)
 _UNARY = (torch.neg, torch.abs, torch.relu, torch.sign, torch.clone)
 
 
-def new(m: Machine, i: Instruction) -> None:
-    x = m.any(i.a)
+def new(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     m.keep(bounded(_BINARY[i.c % 4](x, m.like(x, i.b))))
 
 
-def unary(m: Machine, i: Instruction) -> None:
-    m.keep(_UNARY[i.b % 5](m.any(i.a)))
+def unary(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
+    m.keep(_UNARY[i.b % 5](x))
 
 
-def with_number(m: Machine, i: Instruction) -> None:
-    x = m.any(i.a)
+def with_number(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     number = scalar(i.b)
     m.keep(bounded(torch.add(x, int(number)) if i.c % 2 else x * int(number)))
 
 
-def nonlinear(m: Machine, i: Instruction) -> None:
-    x = m.any(i.a)
+def nonlinear(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     if x.dtype == torch.float32:
         m.keep((torch.sigmoid(x) * 8 if i.b % 2 else torch.tanh(x) * 4).round())
 
 
-def in_place(m: Machine, i: Instruction) -> None:
-    x, y = m.any(i.a), m.any(i.b)
+def in_place(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     kind = i.c % 7
     if kind == 0:
         x.add_(int(scalar(i.b))).clamp_(-BOUND, BOUND)
@@ -116,8 +113,7 @@ def in_place(m: Machine, i: Instruction) -> None:
         x[..., :1].zero_()
 
 
-def out(m: Machine, i: Instruction) -> None:
-    x = m.any(i.a)
+def out(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     if i.c % 3 == 0:
         result = torch.empty(0, dtype=x.dtype, device=m.device)
         torch.neg(x, out=result)
@@ -127,8 +123,7 @@ def out(m: Machine, i: Instruction) -> None:
         torch.maximum(x, m.like(x, i.c), out=y)
 
 
-def view(m: Machine, i: Instruction) -> None:
-    x = m.any(i.a)
+def view(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     kind = i.b % 8
     if kind == 0 and x.dim():
         x = x.select(i.c % x.dim(), 0) if x.shape[i.c % x.dim()] else x
@@ -150,18 +145,16 @@ def view(m: Machine, i: Instruction) -> None:
     m.keep(x)
 
 
-def broadcast(m: Machine, i: Instruction) -> None:
-    x = m.any(i.a)
+def broadcast(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     if x.dim() < 3:
         m.keep(bounded(x.expand(2, *x.shape) + x))
 
 
-def convert(m: Machine, i: Instruction) -> None:
-    m.keep(m.any(i.a).to([torch.float32, torch.int64, torch.bfloat16, torch.int32][i.b % 4]))
+def convert(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
+    m.keep(x.to([torch.float32, torch.int64, torch.bfloat16, torch.int32][i.b % 4]))
 
 
-def reduce(m: Machine, i: Instruction) -> None:
-    x = m.any(i.a)
+def reduce(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     if not x.dim() or not x.numel() or x.dtype == torch.bfloat16:
         return
     dim = i.b % x.dim()
@@ -172,38 +165,33 @@ def reduce(m: Machine, i: Instruction) -> None:
     m.keep(kinds[i.c % 5]())
 
 
-def product(m: Machine, i: Instruction) -> None:
-    x, y = m.any(i.a), m.any(i.b)
+def product(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     if x.dtype == y.dtype == torch.float32 and x.dim() == y.dim() == 2 and x.shape[1] == y.shape[0]:
         m.keep(wrapped(x @ y))
 
 
-def choose(m: Machine, i: Instruction) -> None:
-    x = m.any(i.a)
+def choose(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     m.keep(torch.where(x > i.c % 3, x, m.like(x, i.b)))
 
 
-def take(m: Machine, i: Instruction) -> None:
-    x = m.any(i.a)
+def take(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     if x.dim() and x.shape[0]:
         index = torch.arange(3, device=m.device).mul(1 + i.b % 3).remainder(x.shape[0])
         m.keep(x.index_select(0, index) if i.c % 2 else x[index])
 
 
-def put(m: Machine, i: Instruction) -> None:
-    x = m.any(i.a)
+def put(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     if x.dim() and x.shape[0] > 1:
         index = torch.tensor([0, 1], device=m.device)
         x.index_fill_(0, index[i.c % 2 :], i.b % 4)
 
 
-def join(m: Machine, i: Instruction) -> None:
-    x = m.any(i.a)
+def join(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     if x.dim() and x.numel() < 200:
         m.keep(torch.cat([x, m.like(x, i.b)], i.c % x.dim()))
 
 
-def random(m: Machine, i: Instruction) -> None:
+def random(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     shape = [(5,), (4, 6), (3, 4), (6, 4)][i.a % 4]
     kinds: list[Callable[[str], Tensor]] = [
         lambda device: torch.randint(-4, 5, shape, device=device).float(),
@@ -214,33 +202,30 @@ def random(m: Machine, i: Instruction) -> None:
     m.keep(m.draw(kinds[i.b % 4]))
 
 
-def die(m: Machine, i: Instruction) -> None:
+def die(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     if len(m.tensors) > 2:
         del m.tensors[i.a % len(m.tensors)]
 
 
-def step(m: Machine, i: Instruction) -> None:
+def step(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     if m.device == "hpu":
         import habana_frameworks.torch.core as htcore
 
         htcore.mark_step()
 
 
-def host_copy(m: Machine, i: Instruction) -> None:
-    x = m.any(i.a)
+def host_copy(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     x.copy_(torch.full(x.shape, i.b % 7 - 3))
 
 
-def read(m: Machine, i: Instruction) -> None:
+def read(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     """A value becomes a number of the program."""
-    x, y = m.any(i.a), m.any(i.b)
     number = int(x.to(torch.int64).sum().item()) % 5
     m.events.append(number)
     m.keep(bounded(y + number))
 
 
-def branch(m: Machine, i: Instruction) -> None:
-    x, y = m.any(i.a), m.any(i.b)
+def branch(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     if x.numel() and x.amax() > i.c % 4:
         m.events.append("then")
         y.neg_()
@@ -249,9 +234,8 @@ def branch(m: Machine, i: Instruction) -> None:
         m.keep(bounded(y + y))
 
 
-def select(m: Machine, i: Instruction) -> None:
+def select(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     """A size that depends on values."""
-    x = m.any(i.a)
     chosen = x[x > i.b % 3]
     m.events.append(tuple(chosen.shape))
     m.keep(chosen)
@@ -272,7 +256,7 @@ def run(program: list[Instruction], device: str, seed: int, replay: list[Tensor]
     m = Machine(device, seed, replay)
     for instruction in program:
         try:
-            _BY_NAME[instruction.name](m, instruction)
+            _BY_NAME[instruction.name](m, instruction, m.any(instruction.a), m.any(instruction.b))
         except (RuntimeError, IndexError) as error:
             m.events.append(type(error).__name__)
     return m

@@ -6,9 +6,10 @@ FUZZ=nightly (`make fuzz`) draws 1,000 new ones.
 import os
 
 import torch
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import given, settings, strategies as st
 
-NIGHTLY = os.environ.get("FUZZ") == "nightly"
+from tests.fuzz.test_programs import COMMON, NIGHTLY
+
 GRAPHS = int(os.environ.get("FUZZ_GRAPHS", 1000 if NIGHTLY else 100))
 SHAPE = (3, 4)
 
@@ -84,10 +85,7 @@ def start(k):
     return [torch.randn(SHAPE).to("hpu"), torch.randn(SHAPE).to("hpu")]
 
 
-@settings(
-    max_examples=GRAPHS, deadline=None, derandomize=not NIGHTLY, database=None, print_blob=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)  # fmt: skip
+@settings(max_examples=GRAPHS, **COMMON)
 @given(st.lists(step, min_size=1, max_size=25), st.booleans())
 def test_replays_equal_ungraphed_runs(program, keep_all):
     # Without a graph: the program three times on the same two inputs, which it may change in place.

@@ -45,10 +45,8 @@ def clean_device():
 
 
 def environment_of(folder, **variables):
-    """A process's environment, with the mode and the Lightning of these tests."""
-    environment = clean_environment(folder, **MODE | variables)
-    paths = (os.environ.get("PYTHONPATH"), environment["PYTHONPATH"])
-    return environment | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    """A process's environment, with the mode of these tests."""
+    return clean_environment(folder, **MODE | variables)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.utils.data import DataLoader, TensorDataset
 
 from lightning_habana import roots
@@ -51,7 +52,11 @@ class Classifier(pl.LightningModule):
         return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 1)]
 
     def weights(self):
-        return torch.cat([parameter.detach().float().cpu().reshape(-1) for parameter in self.parameters()])
+        return weights(self)
+
+
+def weights(module):
+    return torch.cat([parameter.detach().float().cpu().reshape(-1) for parameter in module.parameters()])
 
 
 def whole_weights(module):
@@ -60,7 +65,7 @@ def whole_weights(module):
 
     parameters = list(module.parameters())
     with deepspeed.zero.GatheredParameters(parameters, enabled=hasattr(parameters[0], "ds_id")):
-        return torch.cat([parameter.detach().float().cpu().reshape(-1) for parameter in parameters])
+        return weights(module)
 
 
 def loader(batches=6, rows=ROWS):
@@ -79,6 +84,21 @@ def make_trainer(folder: Path | str | None = None, **arguments: Any):
         "enable_model_summary": False, "default_root_dir": folder, "num_sanity_val_steps": 1,
     }  # fmt: skip
     return pl.Trainer(**quiet | arguments)
+
+
+def halves():
+    """This rank's half of each batch of `loader()`."""
+    whole, half = loader().dataset, ROWS // 2
+    mine = [i for i in range(len(whole)) if (i % ROWS) // half == dist.get_rank()]
+    return DataLoader(torch.utils.data.Subset(whole, mine), batch_size=half)
+
+
+def fit_in_ranks(model, ckpt_path=None, **arguments):
+    """Trains on two devices, on this rank's halves of the batches; the trainer."""
+    trainer = make_trainer(accelerator="hpu", devices=2, use_distributed_sampler=False, **arguments)
+    trainer.fit(model, halves(), loader(2), ckpt_path=ckpt_path)
+    assert model.devices == {"hpu"}
+    return trainer
 
 
 def trained_on_cpu(**arguments: Any):

@@ -23,17 +23,6 @@ def fit(trainer):
     trainer.fit(Classifier(), loader(), loader(2))
 
 
-class At(callbacks.Callback):
-    """Does something after the step of this number."""
-
-    def __init__(self, step, action):
-        self.step, self.action = step, action
-
-    def on_train_batch_end(self, trainer, *rest):
-        if trainer.global_step == self.step:
-            self.action()
-
-
 def check_last(folder, step):
     """The last checkpoint is whole, and training goes on from it as if nothing had happened."""
     last = torch.load(folder / "last.ckpt", weights_only=False)
@@ -49,7 +38,11 @@ def check_resumed(path):
 
 
 def test_interrupt(tmp_path):
-    trainer = make(tmp_path, At(8, lambda: os.kill(os.getpid(), signal.SIGINT)))
+    def interrupt(trainer, *rest):
+        if trainer.global_step == 8:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    trainer = make(tmp_path, callbacks.LambdaCallback(on_train_batch_end=interrupt))
     with pytest.raises((KeyboardInterrupt, SystemExit)):
         fit(trainer)
         raise KeyboardInterrupt  # some versions end the fit without one

@@ -1,7 +1,6 @@
 """What scripts compute on hpu, and what their ports do. Each prints it as JSON, last."""
 
 import json
-import os
 import re
 
 import pytest
@@ -35,6 +34,4 @@ def run(script, folder, text=None, table=None, **variables):
         assert not (found and found.problems)
         (folder / settings.name).write_bytes(found.text if found else settings.read_bytes())
     environment = clean_environment(folder, **_ONE_RANK, **variables)
-    paths = os.environ.get("PYTHONPATH"), environment["PYTHONPATH"]
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     return json.loads(run_file(text or script.read_text(), folder, environment, fails=False).out.splitlines()[-1])

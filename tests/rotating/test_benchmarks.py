@@ -5,6 +5,7 @@ import math
 import sys
 
 import pytest
+from torch.utils._pytree import tree_leaves
 
 from benchmarks.__main__ import BENCHMARKS
 from tests.rotating.shards import LONG_BENCHMARKS, environment_of, run
@@ -23,15 +24,4 @@ def test_benchmark(name, tmp_path):
     assert "FAILED" not in done.output, said  # of `machines`: a condition under which a peer could not be measured
     tables = json.loads(results.read_text())["benchmarks"][name]
     assert tables and all(table["rows"] for table in tables), said
-    assert all(math.isfinite(number) for number in numbers_in(tables)), said
-
-
-def numbers_in(value):
-    if isinstance(value, float):
-        yield value
-    elif isinstance(value, dict):
-        for part in value.values():
-            yield from numbers_in(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from numbers_in(part)
+    assert all(math.isfinite(leaf) for leaf in tree_leaves(tables) if isinstance(leaf, float)), said

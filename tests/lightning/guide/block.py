@@ -3,42 +3,24 @@
 `blocks/NN-name.block` is the guide's, in its order; `NN-name.diff`, if there is one, begins with the reason.
 """
 
-import re
+import subprocess
+import tempfile
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "blocks"
-_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+\d+(?:,\d+)? @@")
 
 
 def code(name):
-    """The block, with its diff. Raises ValueError where the diff does not fit."""
-    lines = (FOLDER / f"{name}.block").read_text().splitlines()
-    diff = FOLDER / f"{name}.diff"
-    if diff.exists():
-        lines = patched(lines, diff.read_text().splitlines())
-    return "\n".join(lines) + "\n"
-
-
-def patched(lines, diff):
-    """`lines` after a unified diff. Raises ValueError for a line that is not there."""
-    start = diff.index("+++ runs") + 1
-    if start < 3:
+    """The block, with its diff. Raises CalledProcessError where the diff does not fit."""
+    block, diff = FOLDER / f"{name}.block", FOLDER / f"{name}.diff"
+    if not diff.exists():
+        return block.read_text()
+    if diff.read_text().startswith("---"):
         raise ValueError("the diff has no reason")
-    result, position = [], 0
-    for line in diff[start:]:
-        if hunk := _HUNK.match(line):
-            begin = int(hunk[1]) - (hunk[2] != "0")
-            result += lines[position:begin]
-            position = begin
-        elif line.startswith("+"):
-            result.append(line[1:])
-        else:
-            if lines[position] != line[1:]:
-                raise ValueError(f"line {position + 1} is {lines[position]!r}, not {line[1:]!r}")
-            if line.startswith(" "):
-                result.append(lines[position])
-            position += 1
-    return result + lines[position:]
+    with tempfile.TemporaryDirectory() as folder:
+        (patched := Path(folder, "runs")).write_text(block.read_text())
+        subprocess.run(["git", "apply", "-p0", "--unidiff-zero", str(diff)], cwd=folder, check=True, timeout=60)
+        return patched.read_text()
 
 
 def run(name, smaller=(), **given):

@@ -2,7 +2,7 @@
 
 import os
 import random
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 
 import pytest
@@ -105,14 +105,9 @@ def test_ranges(capsys):
 @contextmanager
 def job(folder):
     """DeepSpeed in a job of two devices, which works in a folder of its own."""
-    where = Path.cwd()
-    with deepspeed_alone(), pytest.MonkeyPatch.context() as patch:
+    with deepspeed_alone(), chdir(folder), pytest.MonkeyPatch.context() as patch:
         patch.setattr(resources, "device_count", lambda: 2)
-        os.chdir(folder)
-        try:
-            yield
-        finally:
-            os.chdir(where)
+        yield
 
 
 @pytest.mark.parametrize("name", [

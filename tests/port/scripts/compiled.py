@@ -12,5 +12,6 @@ def f(x, w):
 
 
 torch.manual_seed(4)
+device = torch.device("hpu" if torch.hpu.is_available() else "cpu")
 x, w = torch.randn(4, 8), torch.randn(8, 8)
-print(json.dumps(f(x.to("hpu", non_blocking=True), w.to("hpu")).tolist()))
+print(json.dumps(f(x.to("hpu", non_blocking=True), w.to(device)).tolist()))

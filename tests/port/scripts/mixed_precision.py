@@ -1,9 +1,13 @@
 # Habana Mixed Precision, which came before autocast; and autocast.
 import json
+import os
+
+os.environ["PT_HPU_LAZY_MODE"] = "1"  # before the import
 
 import torch
 from torch import nn
 
+import habana_frameworks.torch.core as htcore
 from habana_frameworks.torch.hpex import hmp
 from habana_frameworks.torch.hpex.optimizers import FusedSGD
 
@@ -20,5 +24,8 @@ for _ in range(3):
     loss.backward()
     with hmp.disable_casts():
         optimizer.step()
+    # Ends the graph of the step.
+    htcore.mark_step()
     losses.append(loss.item())
+torch.hpu.synchronize()
 print(json.dumps(losses))

@@ -10,11 +10,12 @@ import ast
 import importlib
 import inspect
 import json
+import pkgutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from openhpu.integration import compat
 
@@ -80,7 +81,7 @@ def _is_private(name: str) -> bool:
 
 def parameters(name: str) -> str:
     """Of a function or class; "module" of a module; "" of what has none. AttributeError where it is missing."""
-    value = _find(name)
+    value = pkgutil.resolve_name(name)
     if inspect.ismodule(value):
         return "module"
     try:
@@ -89,20 +90,6 @@ def parameters(name: str) -> str:
         return ""
     stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     return ", ".join(f"{stars.get(p.kind, '')}{p.name}{'' if p.default is p.empty else '='}" for p in taken)
-
-
-def _find(name: str) -> Any:
-    value: Any = importlib.import_module("torch")
-    path = "torch"
-    for part in name.split(".")[1:]:
-        path = f"{path}.{part}"
-        if not hasattr(value, part):
-            try:
-                importlib.import_module(path)
-            except ModuleNotFoundError as error:
-                raise AttributeError(f"PyTorch has no {name}") from error
-        value = getattr(value, part)
-    return value
 
 
 def _parameters_or_error(name: str) -> str:

@@ -7,8 +7,8 @@ from lightning_habana import roots
 from lightning_habana.fabric import HPUParallelStrategy
 from tests.distributed.ranks import ranks
 from tests.lightning.fabric.strategies.test_fsdp import train
-from tests.lightning.fabric.strategies.test_single import train as train_alone, weights
-from tests.lightning.support import Classifier
+from tests.lightning.fabric.strategies.test_single import train as train_alone
+from tests.lightning.support import Classifier, weights
 
 make = roots.fabric().Fabric
 

@@ -8,8 +8,8 @@ from lightning_habana.fabric import HPUDeepSpeedStrategy
 from tests.deepspeed.training import deepspeed_alone
 from tests.distributed.ranks import ranks
 from tests.lightning.fabric.strategies.test_fsdp import resumed, train
-from tests.lightning.fabric.strategies.test_single import train as train_alone, weights
-from tests.lightning.support import Classifier, make_trainer, whole_weights
+from tests.lightning.fabric.strategies.test_single import train as train_alone
+from tests.lightning.support import Classifier, make_trainer, weights, whole_weights
 
 make = roots.fabric().Fabric
 # What an engine keeps; 800 MB each otherwise.

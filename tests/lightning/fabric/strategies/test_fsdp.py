@@ -7,9 +7,8 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 from lightning_habana import roots
 from lightning_habana.fabric import HPUFSDPPrecision, HPUFSDPStrategy
 from tests.distributed.ranks import ranks
-from tests.lightning.fabric.strategies.test_single import train as train_alone, weights
-from tests.lightning.pytorch.strategies.test_ddp import halves
-from tests.lightning.support import Classifier
+from tests.lightning.fabric.strategies.test_single import train as train_alone
+from tests.lightning.support import Classifier, halves, weights
 
 make = roots.fabric().Fabric
 

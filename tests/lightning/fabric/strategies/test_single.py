@@ -5,7 +5,7 @@ import torch
 
 from lightning_habana import fabric, roots
 from lightning_habana.fabric.plugins import HPUPrecision
-from tests.lightning.support import Classifier, loader
+from tests.lightning.support import Classifier, loader, weights
 
 make = roots.fabric().Fabric
 
@@ -25,10 +25,6 @@ def train(device, steps=2, **arguments):
             runner.backward(torch.nn.functional.cross_entropy(logits, labels))
             optimizer.step()
     return runner, model, optimizer, dtypes
-
-
-def weights(model):
-    return torch.cat([parameter.detach().float().cpu().reshape(-1) for parameter in model.parameters()])
 
 
 def test_trains_as_on_the_cpu():

@@ -3,11 +3,10 @@
 import pytest
 import torch
 import torch.distributed as dist
-from torch.utils.data import DataLoader
 
 from lightning_habana import HPUDDPStrategy, HPUParallelStrategy, roots
 from tests.distributed.ranks import ranks
-from tests.lightning.support import Classifier, loader, make_trainer, trained_on_cpu
+from tests.lightning.support import Classifier, fit_in_ranks, loader, make_trainer, trained_on_cpu
 
 # Each of these is two processes, each with half of a batch, whose gradients are averaged.
 CHOICES = {
@@ -19,14 +18,6 @@ CHOICES = {
         "strategy": HPUDDPStrategy(bucket_cap_mb=1, gradient_as_bucket_view=True, static_graph=True, parallel_devices=2)
     },
 }
-
-
-def halves(rows=8):
-    """This rank's half of each batch of `loader(rows=rows)`."""
-    whole = loader(rows=rows).dataset
-    rank, half = dist.get_rank(), rows // 2
-    mine = [i for i in range(len(whole)) if (i % rows) // half == rank]
-    return DataLoader(torch.utils.data.Subset(whole, mine), batch_size=half)
 
 
 def check_equal_weights(model):
@@ -41,10 +32,9 @@ def check_equal_weights(model):
 @ranks(2, backend="hccl")
 def test_trains_as_one_process_on_the_whole_batch(choice):
     model = Classifier()
-    trainer = make_trainer(accelerator="hpu", devices=2, use_distributed_sampler=False, **CHOICES[choice]())
+    trainer = fit_in_ranks(model, **CHOICES[choice]())
     assert type(trainer.strategy) is (HPUParallelStrategy if "base" in choice else HPUDDPStrategy)
-    trainer.fit(model, halves(), loader(2))
-    assert model.devices == {"hpu"} and trainer.world_size == 2
+    assert trainer.world_size == 2
     check_equal_weights(model)
     torch.testing.assert_close(model.weights(), trained_on_cpu(), rtol=1e-4, atol=1e-5)
 

@@ -16,8 +16,7 @@ from lightning_habana import (
 )
 from tests.deepspeed.training import deepspeed_alone
 from tests.distributed.ranks import ranks
-from tests.lightning.pytorch.strategies.test_ddp import halves
-from tests.lightning.support import Classifier, loader, make_trainer, trained_on_cpu, whole_weights
+from tests.lightning.support import Classifier, fit_in_ranks, loader, make_trainer, trained_on_cpu, whole_weights
 
 ZERO = {"stage": 2, "reduce_bucket_size": 1000, "allgather_bucket_size": 1000}
 ADAM = {"type": "AdamW", "params": {"lr": 0.05, "torch_adam": True}}
@@ -30,15 +29,9 @@ class Model(Classifier):
         self.whole = whole_weights(self)
 
 
-def fit(strategy, model=None, epochs=2, devices=2, plugins=None, data=None, ckpt_path=None, **arguments):
+def fit(strategy, model=None, epochs=2, **arguments):
     model = model or Model()
-    trainer = make_trainer(
-        accelerator="hpu", devices=devices, strategy=strategy, use_distributed_sampler=False, max_epochs=epochs,
-        plugins=plugins, **arguments,
-    )  # fmt: skip
-    trainer.fit(model, data or (halves() if devices > 1 else loader()), loader(2), ckpt_path=ckpt_path)
-    assert model.devices == {"hpu"}
-    return model, trainer
+    return model, fit_in_ranks(model, strategy=strategy, max_epochs=epochs, **arguments)
 
 
 ARGUMENTS = {
@@ -64,7 +57,7 @@ def test_trains_as_one_process_on_the_whole_batch(arguments):
 
 @pytest.mark.parametrize("by", ["path", "text", "variable"])
 @ranks(2, backend="hccl")
-def test_configuration_in_a_file(by, tmp_path, monkeypatch=None):
+def test_configuration_in_a_file(by, tmp_path):
     path = tmp_path / "deepspeed.json"
     if dist.get_rank() == 0:
         path.write_text(json.dumps({"zero_optimization": ZERO, "gradient_clipping": 0.5}))

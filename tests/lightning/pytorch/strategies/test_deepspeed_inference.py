@@ -29,7 +29,6 @@ class Deep(Classifier):
         super().__init__()
         torch.manual_seed(5)
         self.pairs = nn.Sequential(Pair(), Pair())
-        self.hooked = 0
 
     def predict_step(self, batch, batch_idx):
         scores = self.layers(self.pairs(batch[0]))

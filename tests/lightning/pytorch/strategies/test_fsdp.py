@@ -7,8 +7,7 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 
 from lightning_habana import HPUFSDPPrecision, HPUFSDPPrecisionPlugin, HPUFSDPStrategy, HPUPrecisionPlugin, roots
 from tests.distributed.ranks import ranks
-from tests.lightning.pytorch.strategies.test_ddp import halves
-from tests.lightning.support import Classifier, loader, make_trainer, trained_on_cpu
+from tests.lightning.support import Classifier, fit_in_ranks, loader, make_trainer, trained_on_cpu
 
 LAYERS = {torch.nn.Linear}
 
@@ -26,15 +25,9 @@ class Built(Classifier):
         self.sharded = sum(parameter.numel() for parameter in self.layers.parameters())
 
 
-def fit(epochs=2, ckpt_path=None, precision=None, plugins=None, **arguments):
-    model = Built()
-    trainer = make_trainer(
-        accelerator="hpu", devices=2, use_distributed_sampler=False, max_epochs=epochs, precision=precision,
-        strategy=HPUFSDPStrategy(**arguments), plugins=plugins,
-    )  # fmt: skip
-    trainer.fit(model, halves(), loader(2), ckpt_path=ckpt_path)
-    assert model.devices == {"hpu"}
-    return model, trainer
+def fit(epochs=2, ckpt_path=None, precision=None, **arguments):
+    model, strategy = Built(), HPUFSDPStrategy(**arguments)
+    return model, fit_in_ranks(model, ckpt_path, strategy=strategy, max_epochs=epochs, precision=precision)
 
 
 @pytest.mark.parametrize("arguments", [

@@ -63,11 +63,11 @@ def test_options_of_trainer(arguments):
 def test_a_callback_sees_the_memory_statistics():
     seen = {}
 
-    class Monitor(roots.pytorch("callbacks").Callback):
-        def on_train_end(self, trainer, module):
-            seen.update(trainer.accelerator.get_device_stats(trainer.strategy.root_device))
+    def monitor(trainer, module):
+        seen.update(trainer.accelerator.get_device_stats(trainer.strategy.root_device))
 
-    make_trainer(accelerator="hpu", devices=1, max_epochs=1, callbacks=[Monitor()]).fit(Classifier(), loader())
+    monitors = [roots.pytorch("callbacks").LambdaCallback(on_train_end=monitor)]
+    make_trainer(accelerator="hpu", devices=1, max_epochs=1, callbacks=monitors).fit(Classifier(), loader())
     assert len(seen) == 10 and 0 < seen["InUse"] < seen["Limit"]
 
 

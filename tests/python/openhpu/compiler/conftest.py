@@ -34,10 +34,9 @@ class Compiled:
         scalars = scalars or self.description["scalars"]
         tensors = []
         for place in self.manifest.inputs:
-            tensor = torch.empty(0, dtype=place.dtype)
-            tensor.set_(storages[place.slot], place.offset, place.sizes, place.strides)
+            where = storages[place.slot], place.offset, place.sizes, place.strides
             copy = torch.empty_strided(place.sizes, place.strides, dtype=place.dtype)
-            tensors.append(copy.copy_(tensor))
+            tensors.append(copy.copy_(torch.empty(0, dtype=place.dtype).set_(*where)))
         numbers = [torch.tensor(scalars[s.index], dtype=s.dtype) for s in self.manifest.scalar_inputs]
         return tensors + numbers
 

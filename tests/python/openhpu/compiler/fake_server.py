@@ -12,40 +12,35 @@ import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+MANIFEST = Path(os.environ.get("FAKE_MANIFEST", ""))
+ANSWERS = {
+    "no pickle": b"nonsense",
+    "too few": pickle.dumps((1, 2)),
+    "wrong types": pickle.dumps(("manifest", "folder", 3, [])),
+    "wrong notes": pickle.dumps((None, None, "error", [1])),
+}
+
 
 def misbehave(fault, connection, work):
     if fault == "exit":
         print("out of ideas", file=sys.stderr, flush=True)
         os._exit(7)
-    if fault == "hang":
-        time.sleep(3600)
     if fault == "stop":
         os.kill(os.getpid(), signal.SIGSTOP)
     if fault == "half":
         os.write(connection.fileno(), struct.pack("!i", 100) + b"x" * 50)
-        time.sleep(3600)
     if fault == "endless":
         os.write(connection.fileno(), struct.pack("!iQ", -1, 2**62))
-    if fault == "no pickle":
-        connection.send_bytes(b"nonsense")
-    if fault == "too few":
-        connection.send_bytes(pickle.dumps((1, 2)))
-    if fault == "wrong types":
-        connection.send_bytes(pickle.dumps(("manifest", "folder", 3, [])))
-    if fault == "wrong notes":
-        connection.send_bytes(pickle.dumps((None, None, "error", [1])))
+    if fault in ANSWERS:
+        connection.send_bytes(ANSWERS[fault])
     if fault == "twice":
         answer = pickle.dumps((None, None, "error", []))
         os.write(connection.fileno(), 2 * (struct.pack("!i", len(answer)) + answer))
-    if fault == "no library":
-        connection.send_bytes(pickle.dumps((pickle.loads(MANIFEST.read_bytes()), work, "", [])))
     if fault == "misfit":
         (work / "recipe.so").write_text("")
+    if fault in ("no library", "misfit"):
         connection.send_bytes(pickle.dumps((pickle.loads(MANIFEST.read_bytes()), work, "", [])))
-    time.sleep(3600)
-
-
-MANIFEST = Path(os.environ.get("FAKE_MANIFEST", ""))
+    time.sleep(3600)  # which is all of "hang"
 
 
 def main():

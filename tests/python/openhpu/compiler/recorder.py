@@ -4,7 +4,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-_VIEWS = {"aten::detach", "aten::_reshape_alias", "aten::lift_fresh", "aten::_unsafe_view", "aten::alias"}
+_NOT_RECORDED = {"aten::lift_fresh", "aten::_unsafe_view", "aten::_local_scalar_dense"}  # and views
 
 
 class Recorder(TorchDispatchMode):
@@ -13,12 +13,11 @@ class Recorder(TorchDispatchMode):
     Tensors that the block did not make are inputs. `inputs` and `slot_of` lead from slots to tensors.
     """
 
-    def __init__(self, variable=()):
+    def __init__(self):
         super().__init__()
         self.slots, self.nodes, self.scalars = [], [], []
         self.storages = []  # by slot; keeps addresses unique
         self._slot_by_address = {}
-        self._variable = set(variable)
 
     def slot_of(self, tensor, kind="input"):
         storage = tensor.untyped_storage()
@@ -32,16 +31,11 @@ class Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         schema = func._schema
-        formal = [*args, *(a.default_value for a in schema.arguments[len(args) :] if not a.kwarg_only)]
-        values = dict(zip((a.name for a in schema.arguments if not a.kwarg_only), formal, strict=True))
-        values = {a.name: kwargs.get(a.name, values.get(a.name, a.default_value)) for a in schema.arguments}
-        is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
-        if is_view or schema.name in _VIEWS:
-            return func(*args, **kwargs)
-        if schema.name == "aten::_local_scalar_dense" or func.namespace == "profiler":
+        given = dict(zip((a.name for a in schema.arguments), args, strict=False)) | kwargs
+        if func.is_view or schema.name in _NOT_RECORDED or func.namespace == "profiler":
             return func(*args, **kwargs)
         operands = []
-        recorded = [self._argument(values[a.name], a, operands) for a in schema.arguments]
+        recorded = [self._argument(given.get(a.name, a.default_value), a, operands) for a in schema.arguments]
         result = func(*args, **kwargs)
         outputs = []
         for out in tree_flatten(result)[0]:
@@ -74,9 +68,7 @@ class Recorder(TorchDispatchMode):
         if isinstance(value, (bool, int, float, complex)) and "Tensor" in kind:
             dtype = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}[type(value)]
             return ("cpu_scalar", self._number(value), dtype, True)
-        if isinstance(value, (bool, int, float, complex)) and (
-            "number" in kind or "Scalar]" in kind or "float" in kind
-        ):
+        if isinstance(value, (bool, int, float, complex)) and any(k in kind for k in ("number", "Scalar]", "float")):
             return ("scalar", self._number(value))
         return ("const", value)
 

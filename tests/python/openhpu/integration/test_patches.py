@@ -32,16 +32,6 @@ def test_modules_and_sequences(hpu):
     assert packed.hpu("cpu").data.device.type == "cpu"
 
 
-def test_threads_follow(hpu):
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        assert torch.get_num_threads() == 1
-        assert torch.ones(1000, device="hpu").sum().item() == 1000
-    finally:
-        torch.set_num_threads(before)
-
-
 def test_foreach_is_the_default_of_other_optimizers_and_of_clipping(hpu):
     from torch.optim.optimizer import _default_to_fused_or_foreach
 

@@ -10,7 +10,7 @@ import pytest
 from tests.processes import clean_environment, run_file
 
 HEAD = """
-import json, os, signal, sys, time
+import glob, json, os, signal, sys, time
 import torch
 import torch.multiprocessing as mp
 import habana_frameworks.torch
@@ -30,13 +30,7 @@ def start(child):
 
 def shared_files():
     # This process's descriptors of shared tensors.
-    found = []
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found.append(os.readlink("/proc/self/fd/" + name))
-        except OSError:
-            pass
-    return [name for name in found if "hpu tensor" in name]
+    return [name for name in map(os.path.realpath, glob.glob("/proc/self/fd/*")) if "hpu tensor" in name]
 
 def error_of(action):
     try:

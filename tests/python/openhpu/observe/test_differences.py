@@ -80,11 +80,6 @@ def test_where_int64_is_narrow(variables, refused, example):
     assert ("Error when trying to cast Long to Int" in result.err) == refused
 
 
-def test_an_unknown_level_is_refused(script):
-    result = script("import habana_frameworks.torch", OPENHPU_STRICT="gaudi4", fails=True)
-    assert "OPENHPU_STRICT='gaudi4' is not valid; allowed: (empty), gaudi" in result.err
-
-
 def test_copies_are_looked_at_for_each_kind_of_source(script):
     """Contiguous and strided, pinned, empty and small: the same answer."""
     code = """

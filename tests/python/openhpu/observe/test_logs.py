@@ -60,7 +60,3 @@ def test_without_a_folder_logs_go_to_the_users_and_to_the_console_if_asked(scrip
     assert "CPU fallback" in text
     assert ": self=HABANAFloatType" in text
     assert result.err == text.strip()
-
-
-def test_a_mask_that_is_none(script):
-    assert "a hexadecimal number" in script("import habana_frameworks.torch", fails=True, PT_HPU_LOG_MOD_MASK="x8").err

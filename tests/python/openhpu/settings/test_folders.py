@@ -96,23 +96,16 @@ def test_a_home_that_cannot_be_made_costs_what_is_written_and_a_message_each(scr
         assert result.err.count(text) == 1, result.err
 
 
-@contextlib.contextmanager
-def full_disk():
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path):
     path, other = tmp_path / "folder" / "file", tmp_path / "other"
     other.write_text("mine")
     with folders.replacing(path) as file:
         file.write("one")
-    with pytest.raises(OSError, match=f"File too large: '{path}'"), full_disk(), folders.replacing(path) as file:
-        file.write("two")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with pytest.raises(OSError, match=f"File too large: '{path}'"), contextlib.ExitStack() as full_disk:
+        full_disk.callback(resource.setrlimit, resource.RLIMIT_FSIZE, before)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        full_disk.enter_context(folders.replacing(path)).write("two")
     assert path.read_text() == "one" and os.listdir(path.parent) == ["file"]
     path.with_name(f".file.{os.getpid()}").symlink_to(other)  # planted by somebody who knows the number
     with folders.replacing(path, "xb") as file:
@@ -125,11 +118,6 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path):
             pass
         path.unlink()
     assert other.read_text() == "mine"
-
-
-def test_the_home_is_the_users(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert folders.home() == tmp_path
 
 
 def test_a_user_without_a_home_has_a_folder_of_its_own(monkeypatch, tmp_path):

@@ -1,5 +1,6 @@
 """The cache of recipes on disk, with recipes that nobody compiled: it cares about files only."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -13,28 +14,45 @@ import torch
 
 from openhpu.compiler.client import disk_cache
 from openhpu.compiler.client.disk_cache import DiskCache, parse_config, sha256
-from openhpu.compiler.client.manifest import Manifest, ScalarInput, SlotTensor
+from openhpu.compiler.client.identity import recipe_key, torch_build, vector_isa
+from openhpu.compiler.client.manifest import LIBRARY, MANIFEST, PROGRAM, Manifest, ScalarInput, SlotTensor
 from openhpu.compiler.program.description import key
 from openhpu.compiler.program.sizes import Guard
+from tests.python.openhpu.compiler.client import test_service
 
 KEYS = [f"{i:064x}" for i in range(16)]
 
 
-def recipe(folder, key=KEYS[0], size=100):
-    """A folder as compile_recipe makes it, and its manifest."""
-    folder = folder / key
+def manifest(**changes):
+    """Of the recipe for test_service's `description()`."""
+    place = {"dtype": torch.float32, "sizes": (2, 3), "strides": (3, 1), "offset": 0}
+    values = {
+        "key": recipe_key(test_service.description()), "inputs": (SlotTensor(0, **place),), "scalar_inputs": (),
+        "variable": (), "outputs": (SlotTensor(1, **place),), "mutated": (), "guards": (), "counted": (),
+        "overflowing": (), "nodes": 1, "kernels": 1, "external_kernels": {}, "torch": torch_build(),
+        "isa": vector_isa(), "threads": 1, "files": {},
+    }  # fmt: skip
+    return Manifest(**{**values, **changes})
+
+
+def write_recipe(folder, recipe, library=b"library"):
+    """A folder as compile_recipe makes it; the manifest, with the files."""
     folder.mkdir(parents=True)
-    (folder / "recipe.so").write_bytes(os.urandom(size))
-    (folder / "program.py").write_text("import torch\n")
-    manifest = Manifest(
-        key=key, inputs=(SlotTensor(1, torch.bfloat16, (2, 3), (3, 1), 4),), variable=(0, 2),
-        scalar_inputs=(ScalarInput(2, torch.float64),), outputs=(), mutated=(1,), guards=(Guard("n0", "9"),),
-        counted=(), overflowing=(), nodes=5, kernels=1,
-        external_kernels={"mm": 2}, torch="2.13", isa="AVX2", threads=2,
-        files={path.name: sha256(path) for path in folder.iterdir()},
+    (folder / LIBRARY).write_bytes(library)
+    (folder / PROGRAM).write_text("program")
+    files = {name: sha256(folder / name) for name in (LIBRARY, PROGRAM)}
+    recipe = dataclasses.replace(recipe, files=files)
+    (folder / MANIFEST).write_text(recipe.to_json())
+    return recipe
+
+
+def recipe(folder, key=KEYS[0], size=100):
+    """The folder of a recipe that uses every part of a manifest, and its manifest."""
+    made = manifest(
+        key=key, inputs=(SlotTensor(1, torch.bfloat16, (2, 3), (3, 1), 4),), variable=(0, 2), mutated=(1,),
+        scalar_inputs=(ScalarInput(2, torch.float64),), guards=(Guard("n0", "9"),), external_kernels={"mm": 2},
     )  # fmt: skip
-    (folder / "manifest.json").write_text(manifest.to_json())
-    return folder, manifest
+    return folder / key, write_recipe(folder / key, made, os.urandom(size))
 
 
 @pytest.fixture

@@ -8,15 +8,11 @@ import pytest
 from openhpu.compiler.client import identity
 from openhpu.compiler.client.identity import recipe_key
 from tests.processes import run_python
-
-DESCRIPTION = {
-    "slots": [{"kind": "input", "nbytes": 16}], "nodes": [], "live": [], "scalars": [], "variable": [], "threads": 1,
-    "sites": {},
-}  # fmt: skip
+from tests.python.openhpu.compiler.client.test_service import description
 
 
-def compiler(path, version="c++ 1.0"):
-    path.write_text(f"#!/bin/sh\necho '{version}'\n")
+def compiler(path, does="echo 'c++ 1.0'"):
+    path.write_text(f"#!/bin/sh\n{does}\n")
     path.chmod(0o755)
     return path
 
@@ -26,13 +22,13 @@ def made_by(tmp_path, monkeypatch):
     """A recipe's key with a compiler of the test's own."""
     monkeypatch.setenv("CXX", str(compiler(tmp_path / "c++")))
     identity._cxx.cache_clear()
-    yield recipe_key(DESCRIPTION)
+    yield recipe_key(description())
     identity._cxx.cache_clear()
 
 
 def key():
     identity._cxx.cache_clear()  # as a process that is started then
-    return recipe_key(DESCRIPTION)
+    return recipe_key(description())
 
 
 def test_the_same_has_the_same_key(made_by):
@@ -48,7 +44,7 @@ def test_another_compiler(made_by, tmp_path, monkeypatch):
 
 def test_another_version_of_the_compiler(made_by, tmp_path):
     status = (tmp_path / "c++").stat()
-    compiler(tmp_path / "c++", "c++ 1.1")
+    compiler(tmp_path / "c++", "echo 'c++ 1.1'")
     os.utime(tmp_path / "c++", ns=(status.st_atime_ns, status.st_mtime_ns))
     assert key() != made_by
 
@@ -95,10 +91,7 @@ def test_another_core_or_pytorch_or_processor(made_by, monkeypatch, part, other)
 
 
 def test_a_compiler_that_does_not_answer_is_waited_for_only_so_long(tmp_path, monkeypatch):
-    hanging = tmp_path / "c++"
-    hanging.write_text("#!/bin/sh\nexec sleep 600\n")
-    hanging.chmod(0o755)
-    monkeypatch.setenv("CXX", str(hanging))
+    monkeypatch.setenv("CXX", str(compiler(tmp_path / "c++", "exec sleep 600")))
     monkeypatch.setattr(identity, "_VERSION_S", 0.2)
     assert "timed out" in identity.cxx()
 

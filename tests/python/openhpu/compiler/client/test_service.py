@@ -141,9 +141,10 @@ def test_without_recipes_the_process_is_started_ahead(service):
     assert service.failed and service._process.pid == first
 
 
-def test_a_cache_that_cannot_be_used_costs_a_warning(tmp_path):
+def test_a_cache_that_cannot_be_used_costs_a_warning(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    threads = []
+    threads, reports = [], []
+    monkeypatch.setattr(threading, "excepthook", reports.append)
 
     class Raising(Watched):
         def _on_ready(self, *arguments):
@@ -151,7 +152,7 @@ def test_a_cache_that_cannot_be_used_costs_a_warning(tmp_path):
             threads.append(threading.current_thread().name)
             raise KeyError("an error in a callback")
 
-    with pytest.warns(RuntimeWarning, match="file/cache is not used") as warned, reported() as reports:
+    with pytest.warns(RuntimeWarning, match="file/cache is not used") as warned:
         service = Raising(DiskCache(tmp_path / "file" / "cache"))
         service.ask(1)
         service.ask(2)
@@ -167,18 +168,6 @@ def test_a_cache_that_cannot_be_used_costs_a_warning(tmp_path):
     assert manifest.key == recipe_key(description())
     service.close()
     assert not service._work.exists()
-
-
-class reported:
-    """Exceptions of threads, as they are reported inside the block."""
-
-    def __enter__(self):
-        self._before, reports = threading.excepthook, []
-        threading.excepthook = reports.append
-        return reports
-
-    def __exit__(self, *_):
-        threading.excepthook = self._before
 
 
 def test_what_cannot_be_sent_fails(service):

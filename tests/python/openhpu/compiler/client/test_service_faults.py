@@ -20,9 +20,9 @@ import torch
 from openhpu.compiler import server
 from openhpu.compiler.client import disk_cache, service as services
 from openhpu.compiler.client.disk_cache import DiskCache
-from openhpu.compiler.client.identity import recipe_key, torch_build, vector_isa
-from openhpu.compiler.client.manifest import LIBRARY, MANIFEST, PROGRAM, Manifest, SlotTensor, misfit
+from openhpu.compiler.client.manifest import LIBRARY, MANIFEST, SlotTensor, misfit
 from openhpu.compiler.client.service import Service
+from tests.python.openhpu.compiler.client.test_disk_cache import manifest, write_recipe
 from tests.python.openhpu.compiler.client.test_service import PATIENCE_S, Watched, description
 
 pytestmark = pytest.mark.filterwarnings("ignore:a note")
@@ -42,19 +42,6 @@ FAULTS = {
     "no library": "answered nonsense .*has no recipe.so",
     "misfit": "answered nonsense .*does not fit the graph",
 }
-
-
-def manifest(**changes):
-    """Of the recipe for `description()`."""
-    place = {"dtype": torch.float32, "sizes": (2, 3), "strides": (3, 1), "offset": 0}
-    values = {
-        "key": recipe_key(description()), "inputs": (SlotTensor(0, **place),), "scalar_inputs": (), "variable": (),
-        "outputs": (SlotTensor(1, **place),), "mutated": (), "guards": (), "counted": (), "overflowing": (),
-        "nodes": 1, "kernels": 1,
-        "external_kernels": {}, "torch": torch_build(), "isa": vector_isa(), "threads": 1,
-        "files": {},
-    }  # fmt: skip
-    return Manifest(**{**values, **changes})
 
 
 @pytest.fixture
@@ -218,16 +205,6 @@ def test_a_manifest_that_does_not_fit_is_no_answer_and_no_cached_recipe(tmp_path
     assert disk_cache.find([cache], description(), wrong.key) is None
     assert len(said) == 1 and "is not used" in said[0]
     assert not (tmp_path / "cache" / wrong.key).exists()
-
-
-def write_recipe(folder, recipe):
-    folder.mkdir(parents=True)
-    (folder / LIBRARY).write_text("library")
-    (folder / PROGRAM).write_text("program")
-    files = {name: disk_cache.sha256(folder / name) for name in (LIBRARY, PROGRAM)}
-    recipe = dataclasses.replace(recipe, files=files)
-    (folder / MANIFEST).write_text(recipe.to_json())
-    return recipe
 
 
 class FullDisk:

@@ -3,9 +3,8 @@
 import ctypes
 import faulthandler
 import mmap
-import os
+import multiprocessing
 import signal
-import time
 
 import pytest
 import torch
@@ -67,19 +66,12 @@ def test_reads_give_zeros_writes_are_dropped_and_both_are_counted(compiled, thre
         assert (count.item() & 0xFFFFFFFF, count.item() >> 32) == (int(bad.sum()), padding), function.__name__
 
 
-def test_extremes_and_dtypes(compiled):
+def test_extremes_dtypes_dimensions_of_one_row_and_wide_rows(compiled):
     names = ("index_select", "gather", "index", "index_copy", "index_put", "scatter")
     reads_and_writes = [f for f in EVERY if f.__name__ in names]
     calls = [(f, operands(f, 1, bad=BAD)) for f in EVERY]
     for dtype in (torch.bfloat16, torch.float64, torch.int8, torch.int64, torch.bool):
         calls += [(f, operands(f, 2, dtype=dtype)) for f in reads_and_writes]
-    case = Case(*calls)
-    (recipe,) = compiled(case.description)
-    case.check(recipe)
-
-
-def test_dimensions_of_one_row_and_wide_rows(compiled):
-    calls = []
     for function in EVERY:
         x, dim, index, *source = operands(function, 1)
         index = index.clamp(-1, 1)
@@ -116,19 +108,15 @@ def between_pages(tensor, at_the_end):
 
 def ended(work):
     """How a child process that does `work` ends: 0, or minus a signal's number."""
-    child = os.fork()
-    if child == 0:
+
+    def quietly():
         faulthandler.disable()  # a crash is an answer here
         work()
-        os._exit(0)
-    deadline = time.monotonic() + 60
-    while True:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL)
-        time.sleep(0.01)
+
+    child = multiprocessing.get_context("fork").Process(target=quietly, daemon=True)
+    child.start()
+    child.join(60)
+    return child.exitcode
 
 
 IN_PLACE = {
@@ -136,10 +124,7 @@ IN_PLACE = {
     "index_put_accumulate": lambda x, dim, index, source: torch.ops.aten.index_put_.default(
         x, [None] * dim + [index], source, True
     ),
-    "index_copy": lambda x, dim, index, source: x.index_copy_(dim, index, source),
-    "index_add": lambda x, dim, index, source: x.index_add_(dim, index, source),
-    "scatter": lambda x, dim, index, source: x.scatter_(dim, index, source),
-    "scatter_add": lambda x, dim, index, source: x.scatter_add_(dim, index, source),
+    **{name: getattr(torch.Tensor, f"{name}_") for name in ("index_copy", "index_add", "scatter", "scatter_add")},
 }
 
 

@@ -2,7 +2,6 @@
 
 import torch
 
-from openhpu.compiler import CannotCompile
 from openhpu.compiler.program import seeded
 from tests.python.openhpu.compiler.recorder import Recorder
 
@@ -55,7 +54,6 @@ def test_every_distribution(compiled):
     recorder, description = record(distributions, tensors, seeds)
     assert {node["op"] for node in description["nodes"] if node["op"].startswith("openhpu::")} == set(seeded.FUNCTIONS)
     (recipe,) = compiled(description)
-    assert not isinstance(recipe, CannotCompile), recipe
     first = recipe.check(recorder.storages, rtol=0, atol=0)
     others = [s + 12345 if v else s for s, v in zip(description["scalars"], description["variable"], strict=True)]
     second = recipe.check(recorder.storages, others, rtol=0, atol=0)

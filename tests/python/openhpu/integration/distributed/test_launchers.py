@@ -1,5 +1,6 @@
 """Which of how many processes this is: arguments, torchrun's variables, Open MPI's."""
 
+import importlib
 import os
 
 import pytest
@@ -35,9 +36,12 @@ def test_a_world_of_one_has_no_module_of_its_own(variables):
     assert found()["HLS_MODULE_ID"] is None
 
 
-def test_what_torchrun_says(variables):
-    variables(WORLD_SIZE="4", RANK="3", LOCAL_RANK="1", MASTER_ADDR="10.0.0.1", MASTER_PORT="29500")
-    assert launchers.initialize_distributed_hpu() == (4, 3, 1)
+@pytest.mark.parametrize("names", [("WORLD_SIZE", "RANK", "LOCAL_RANK"), NAMES[7:]], ids=["torchrun", "Open MPI"])
+def test_what_a_launcher_says_is_heard_by_the_import_of_hccl(hpu, variables, names):
+    hccl = importlib.import_module("habana_frameworks.torch.distributed.hccl")
+    variables(**dict(zip(names, "431", strict=True)), MASTER_ADDR="10.0.0.1", MASTER_PORT="29500")
+    importlib.reload(hccl)
+    assert hccl.initialize_distributed_hpu() == (4, 3, 1)
     assert list(found().values()) == ["4", "3", "1", "10.0.0.1", "29500", "3", "1"]
 
 

@@ -1,13 +1,11 @@
 """Training scripts written for CUDA, run on hpu under migration, print what they print on the CPU."""
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from commands import child
-from tests.processes import clean_environment, run_file
+from tests.processes import clean_environment, run_file, run_python
 
 FOLDER = Path(__file__).parent / "scripts"
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "ranks")
@@ -58,9 +56,7 @@ def test_torchrun(mode, tmp_path):
     on = {"PT_HPU_GPU_MIGRATION": "1", "OPENHPU_COMPILE": "off", **MODES[mode]}
     for device, variables in (("cpu", {}), ("cuda", on)):
         environment = clean_environment(tmp_path, DEVICE=device, OMP_NUM_THREADS="1", **variables)
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-        ended = child.run([*command, str(FOLDER / "ranks.py")], env=environment, cwd=tmp_path, seconds=110, split=True)
-        assert ended.code == 0, ended.output + ended.errors
-        found[device] = numbers(ended.output)
+        command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", str(FOLDER / "ranks.py")]
+        found[device] = numbers(run_python(command, tmp_path, environment).out)
     assert len(found["cpu"]) == 2
     assert found["cuda"] == pytest.approx(found["cpu"], rel=2e-4)

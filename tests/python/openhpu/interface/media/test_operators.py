@@ -39,11 +39,7 @@ def batches(nodes, connect, device="cpu", batch=3, epochs=1):
     made = []
     for _ in range(epochs):
         pipe.iter_init()
-        while True:
-            try:
-                found = pipe.run()
-            except StopIteration:
-                break
+        for found in iter(pipe.run, None):
             outputs = found if isinstance(found, tuple) else (found,)
             made.append([output.as_cpu().as_nparray() for output in outputs])
     return made

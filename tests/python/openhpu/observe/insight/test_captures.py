@@ -1,5 +1,7 @@
 """HPU graphs in a report: each capture with its reason, its replays and its memory, and lengths to pad to."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from openhpu.observe.insight import observed, report, summary
@@ -104,12 +106,9 @@ def test_right_graphs_pass_the_check(openhpu_run):
     assert run.seen["graphs_checked"] == 0 and "checked" not in run.err
 
 
-class _Replays:
-    count = 1
-
-
 def _event(**inputs):
-    return {"owner": "f", "inputs": inputs, "operators": 1, "bytes": 1, "ms": 1.0, "replays": _Replays}
+    replays = SimpleNamespace(count=1)
+    return {"owner": "f", "inputs": inputs, "operators": 1, "bytes": 1, "ms": 1.0, "replays": replays}
 
 
 PLACE = {"file": "a.py", "line": 3}

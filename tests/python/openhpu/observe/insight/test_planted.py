@@ -1,7 +1,5 @@
 """A script with one recompilation, one fallback, one blocking read a step and one memory spike: each is named."""
 
-import json
-
 import pytest
 
 from openhpu.observe.insight import observed
@@ -117,6 +115,6 @@ while not graphs.unanswered():  # the thread that asks has its own time
 
 def test_the_document_is_json_without_anything_special(openhpu_run):
     run = openhpu_run("print('no device')\n", "--json")
-    assert json.loads(run.out.splitlines()[-1])["process"]["pid"] is None
+    assert run.seen["process"]["pid"] is None
     assert run.out.splitlines()[0] == "no device"
     assert "no hpu device was opened" in run.err

@@ -55,17 +55,13 @@ def test_each_part_has_its_file(script, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("calls", "message"),
+    ("whole", "calls", "message"),
     [
-        ("profiler.stop()", "the profiler was not started"),
-        ("profiler.start(); profiler.start()", "the profiler was started already: stop it first"),
+        ("", "profiler.stop()", "the profiler was not started"),
+        ("", "profiler.start(); profiler.start()", "the profiler was started already: stop it first"),
+        ("1", "profiler.start()", "HABANA_PROFILE=1 traces the whole process already"),
     ],
 )
-def test_calls_in_the_wrong_order(script, calls, message):
+def test_wrong_calls(script, whole, calls, message):
     code = f"import torch\nfrom habana_frameworks.torch.low_overhead_profiler import profiler\n{calls}"
-    assert message in script(code, fails=True).last
-
-
-def test_the_whole_process_is_traced_already(script):
-    code = "import torch\nfrom habana_frameworks.torch.low_overhead_profiler import profiler\nprofiler.start()"
-    assert "HABANA_PROFILE=1 traces the whole process already" in script(code, fails=True, HABANA_PROFILE="1").last
+    assert message in script(code, fails=True, HABANA_PROFILE=whole).last

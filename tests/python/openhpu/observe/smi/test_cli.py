@@ -14,12 +14,12 @@ from tests.processes import run_python
 
 
 @pytest.fixture
-def smi(tmp_path, environment, monkeypatch, capfd):
+def smi(tmp_path, environment, capfd):
     """Run hl-smi with arguments, on a machine of its own, with one module if not said otherwise; its output."""
 
     def run(*arguments, code=0, **variables):
-        variables = {"OPENHPU_DEVICE_COUNT": "1"} | variables
-        environment(OPENHPU_SMI_FOLDER=str(tmp_path), OPENHPU_MEMORY_GB="96", **variables)
+        variables = {"OPENHPU_DEVICE_COUNT": "1", "OPENHPU_MEMORY_GB": "96"} | variables
+        environment(OPENHPU_SMI_FOLDER=str(tmp_path), **variables)
         assert cli.main(list(arguments)) == code
         out, err = capfd.readouterr()
         return out if code == 0 else err
@@ -29,13 +29,9 @@ def smi(tmp_path, environment, monkeypatch, capfd):
 
 @pytest.mark.parametrize("generation", ["gaudi", "gaudi2", "gaudi3"])
 @pytest.mark.parametrize("gigabytes", ["1", "96", "128", "1024"])
-def test_every_line_of_the_table_has_79_columns(smi, environment, capfd, tmp_path, generation, gigabytes):
-    environment(
-        OPENHPU_SMI_FOLDER=str(tmp_path), OPENHPU_MEMORY_GB=gigabytes, OPENHPU_GENERATION=generation,
-        OPENHPU_DEVICE_COUNT="8",
-    )  # fmt: skip
-    assert cli.main([]) == 0
-    lines = capfd.readouterr().out.splitlines()
+def test_every_line_of_the_table_has_79_columns(smi, generation, gigabytes):
+    variables = {"OPENHPU_MEMORY_GB": gigabytes, "OPENHPU_GENERATION": generation, "OPENHPU_DEVICE_COUNT": "8"}
+    lines = smi(**variables).splitlines()
     assert {len(line) for line in lines} == {79}
     assert sum(re.match(r"\|\s+\d  HL-", line) is not None for line in lines) == 8
 

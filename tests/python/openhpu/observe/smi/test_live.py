@@ -1,5 +1,6 @@
 """What hl-smi shows of processes that run."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -46,23 +47,19 @@ def folder(environment, tmp_path):
 @pytest.fixture
 def worker(environment_of_smi):
     """Start a process with 32 MiB on a module; gives the process."""
-    started = []
+    with contextlib.ExitStack() as stack:
 
-    def start(**variables):
-        process = subprocess.Popen(
-            [sys.executable, "-c", WORK], env=environment_of_smi | {"OPENHPU_MEMORY_GB": "1"} | variables,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-        )  # fmt: skip
-        started.append(process)
-        assert process.stdout.readline() == "ready\n"
-        return process
+        def start(**variables):
+            process = subprocess.Popen(
+                [sys.executable, "-c", WORK], env=environment_of_smi | {"OPENHPU_MEMORY_GB": "1"} | variables,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+            )  # fmt: skip
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            assert process.stdout.readline() == "ready\n"
+            return process
 
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
-        process.stdin.close()
-        process.stdout.close()
+        yield start
 
 
 def processes():
