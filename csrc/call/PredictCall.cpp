@@ -114,9 +114,7 @@ std::shared_ptr<const ShapeEntry> OpCall::predict_by_structure(const ShapeEntry&
   OnHost call;
   try {
     alias_on_host(call, [](const c10::StorageImpl& storage) {
-      return c10::make_intrusive<c10::StorageImpl>(
-          c10::StorageImpl::use_byte_size_t(), storage.nbytes(), c10::DataPtr(nullptr, c10::Device(c10::kMeta)),
-          c10::GetAllocator(c10::kMeta), /*resizable=*/true);
+      return storage_over(c10::DataPtr(nullptr, c10::Device(c10::kMeta)), storage.nbytes());
     }, c10::DispatchKey::Meta);
     kernel_.prediction_.structured->callBoxed(kernel_.handle_, c10::DispatchKeySet(c10::DispatchKey::Meta), &call.stack);
   } catch (const std::exception&) {

@@ -22,6 +22,7 @@ CallCommand* CallCommand::acquire(std::shared_ptr<const ShapeEntry> entry, devic
   c->operands.clear();
   c->outputs.clear();
   c->numbers.clear();
+  c->args.clear();  // of one that never ran
   c->entry_ = std::move(entry);
   c->device_ = &device;
   return c;
