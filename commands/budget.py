@@ -144,7 +144,7 @@ class Budget:
 
     def _say_progress(self) -> None:
         now = time.monotonic()
-        head = f"[{(now - self.started) / 60:.1f} of {self.minutes:g} min]"
+        head = f"[{(now - self.started) / 60:.1f} of {self.minutes:.3g} min]"
         doing = [f"{head} {suite}: {test}, {now - since:.0f} s" for suite, (test, since) in list(self._doing.items())]
         self.say(*doing or [f"{head} {self.name}"])
 
