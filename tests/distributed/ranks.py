@@ -294,7 +294,7 @@ def serve(address: str) -> None:
         gc.freeze()  # DeepSpeed and Lightning collect garbage often, and need not look at all modules each time
         try:
             if backend is not None:
-                place = {"store": dist.FileStore(store, size), "rank": rank, "world_size": size}
+                place: dict[str, Any] = {"store": dist.FileStore(store, size), "rank": rank, "world_size": size}
                 dist.init_process_group(backend, timeout=timedelta(seconds=60), **place)
             torch.manual_seed(0)
             function = getattr(importlib.import_module(module), name)

@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from openhpu import _machine
+from openhpu.compiler.client.forks import no_fork
 from openhpu.compiler.program import description as graph
 from openhpu.compiler.program.description import Description
 
@@ -48,9 +49,15 @@ def _cxx(name: str, path: str) -> str:
     file = os.path.realpath(found)
     status = os.stat(file)
     try:
-        said = subprocess.run(
-            [found, "--version"], capture_output=True, text=True, timeout=_VERSION_S, check=False
-        ).stdout
+        with no_fork:
+            process = subprocess.Popen(
+                [found, "--version"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
+        with process:
+            try:
+                said = process.communicate(timeout=_VERSION_S)[0]
+            finally:
+                process.kill()
     except (OSError, subprocess.TimeoutExpired) as error:
         said = str(error)
     return f"{file} {status.st_size} {status.st_mtime_ns} {said}"

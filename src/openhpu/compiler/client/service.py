@@ -26,6 +26,7 @@ from openhpu._machine import leave_openmp_binding
 from openhpu.compiler import server
 from openhpu.compiler.client import disk_cache
 from openhpu.compiler.client.disk_cache import DiskCache
+from openhpu.compiler.client.forks import no_fork
 from openhpu.compiler.client.identity import recipe_key
 from openhpu.compiler.client.manifest import LIBRARY, Manifest, misfit
 from openhpu.compiler.program import sections
@@ -209,7 +210,8 @@ class Service:
             except _Failure:
                 self._end_process(patience=0.0)
         if self._process is None:
-            self._start_process()
+            with no_fork:
+                self._start_process()
         if not self._waiting or self._closed:
             return
         if not self._greeted:
