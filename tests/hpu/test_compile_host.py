@@ -252,6 +252,35 @@ def test_events_are_recorded_in_each_call(gate):
         assert y.tolist() == [4.0] * 3
 
 
+@pytest.mark.parametrize("what", [torch.hpu.Event, torch.hpu.Stream, torch.Event])
+def test_each_call_asks_whether_work_is_done(what, gate):
+    """Dynamo would keep the answer that it got while it traced."""
+    x, done = torch.ones(3, device="hpu"), what()
+
+    def work(x):
+        return (x + 1, done.query(), x * 2)
+
+    def call():
+        if isinstance(done, torch.Event):
+            done.record()
+        else:
+            done.wait_stream(torch.hpu.current_stream())
+        return f(x)
+
+    f = support.compiled(work)
+    call(), call()
+    for _ in range(2):
+        torch.hpu.synchronize()
+        with gate:
+            f(x)
+            assert call()[1] is False
+        torch.hpu.synchronize()
+        a, answer, b = f(x)
+        assert answer is True and a.tolist() == b.tolist() == [2.0] * 3
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="leave fullgraph at False"):
+        compiled(work)(x)
+
+
 def test_streams_in_training(counted):
     stream = torch.hpu.Stream()
 

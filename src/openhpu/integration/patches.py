@@ -243,6 +243,24 @@ def _compile_support() -> None:
     after_import("torch._dynamo.device_interface", register)
     after_import("torch._dynamo.decorators", call("keep_out"))
     after_import("torch._inductor.codegen.common", call("refuse_inductor"))
+    after_import("torch._dynamo.variables.streams", _queries_in_compiled_code)
+
+
+def _queries_in_compiled_code() -> None:
+    """Dynamo keeps the answer that `query` gave while it traced. On hpu a query ends the graph, and each call asks."""
+    streams: Any = importlib.import_module("torch._dynamo.variables.streams")
+    for kind in (streams.StreamVariable, streams.EventVariable):
+
+        @_around(kind, "call_method")
+        def method(original: Any, self: Any, tx: Any, name: str, *arguments: Any) -> Any:
+            if name == "query" and self.value.device.type == "hpu":
+                streams.unimplemented(
+                    gb_type="query of an hpu stream or event",
+                    context=f"query of {self.value}",
+                    explanation="What it answers changes from call to call, and a graph keeps what it was traced with.",
+                    hints=["Ask outside of the compiled function, or leave fullgraph at False."],
+                )
+            return original(self, tx, name, *arguments)
 
 
 def _one_card_of_accelerate() -> None:
