@@ -248,13 +248,15 @@ def _compile_support() -> None:
 
 def _queries_in_compiled_code() -> None:
     """Dynamo keeps the answer that `query` gave while it traced. On hpu a query ends the graph, and each call asks."""
-    streams: Any = importlib.import_module("torch._dynamo.variables.streams")
-    for kind in (streams.StreamVariable, streams.EventVariable):
+    from torch._dynamo.exc import unimplemented
+    from torch._dynamo.variables.streams import EventVariable, StreamVariable
+
+    for kind in (StreamVariable, EventVariable):
 
         @_around(kind, "call_method")
         def method(original: Any, self: Any, tx: Any, name: str, *arguments: Any) -> Any:
             if name == "query" and self.value.device.type == "hpu":
-                streams.unimplemented(
+                unimplemented(
                     gb_type="query of an hpu stream or event",
                     context=f"query of {self.value}",
                     explanation="What it answers changes from call to call, and a graph keeps what it was traced with.",
