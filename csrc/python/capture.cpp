@@ -1,6 +1,7 @@
 // Graph captures and their replays.
 #include <ATen/EmptyTensor.h>
 #include <ATen/ThreadLocalPythonObjects.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/boxing/KernelFunction.h>
 #include <ATen/ops/from_blob.h>
 #include <torch/csrc/Exceptions.h>
@@ -54,6 +55,7 @@ class GraphHandle {
         !graph_, "capture_begin: this HPUGraph holds a captured graph. Call reset() first, or capture with another "
         "HPUGraph.");
     begun_ = true;
+    at::autocast::clear_cache();  // the graph casts weights itself, and what it casts is its own
     auto token = py::module_::import("builtins").attr("object")();
     capture_ = std::make_unique<Capture>(current_device(), token.ptr(), dry_run, undone);
     at::impl::ThreadLocalPythonObjects::set(
@@ -130,7 +132,12 @@ class GraphHandle {
     TORCH_CHECK(
         is_capturing(), "mark_user_inputs: call it between capture_begin() and capture_end(), where the graph learns "
         "which of its inputs they are.");
-    for (const auto& t : tensors) check_tensor("mark_user_inputs", t);
+    for (const auto& t : tensors) {
+      check_tensor("mark_user_inputs", t);
+      TORCH_CHECK(
+          !t.is_conj() && !t.is_neg(), "mark_user_inputs: expected tensors without a conjugate or negative bit, since "
+          "others take their place. Give t.resolve_conj().resolve_neg().");
+    }
     user_inputs_ = tensors;
   }
 
@@ -323,6 +330,7 @@ class GraphHandle {
   void erase_token() {
     if (capture_ && std::this_thread::get_id() == capture_->thread())
       at::impl::ThreadLocalPythonObjects::erase(kCaptureToken);
+    if (capture_) at::autocast::clear_cache();
   }
 
   static Place place_of(const at::Tensor& t, const CapturedGraph& g) {
@@ -336,6 +344,8 @@ class GraphHandle {
     p.written = p.slot != kNoSlot && g.program().written[p.slot];
     p.tensor = t.detach();
     p.like = at::Tensor(at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type()));
+    p.like._set_conj(t.is_conj());
+    p.like._set_neg(t.is_neg());
     p.offset = t.storage_offset();
     p.storage_bytes = storage.nbytes();
     return p;
@@ -363,10 +373,9 @@ class GraphHandle {
     const std::vector<at::Tensor>& tensors;
     std::vector<CapturedGraph::Substitute> substitutes;
     std::vector<std::pair<at::Tensor, at::Tensor>> changed;  // given, what stands for it
+    std::vector<at::Tensor> stand_ins;  // with memory of their own
 
    private:
-    std::vector<at::Tensor> stand_ins_;
-
     static void check(const char* what, const Place& p, const at::Tensor& t, size_t i) {
       check_tensor(what, t);
       TORCH_CHECK(
@@ -395,7 +404,7 @@ class GraphHandle {
         // another stand-in nor a result.
         stand_in = t.clone(at::MemoryFormat::Contiguous);
         TORCH_INTERNAL_ASSERT(substitute(p, stand_in));
-        stand_ins_.push_back(stand_in);
+        stand_ins.push_back(stand_in);
       }
       if (p.written) changed.emplace_back(t, stand_in);
     }
@@ -412,7 +421,10 @@ class GraphHandle {
   }
 
   static at::Tensor tensor_on(const c10::Storage& storage, const Place& p, int64_t offset) {
-    return make_hpu_tensor(storage, p.like.dtype(), p.like.sizes(), p.like.strides(), p.offset + offset);
+    auto t = make_hpu_tensor(storage, p.like.dtype(), p.like.sizes(), p.like.strides(), p.offset + offset);
+    t._set_conj(p.like.is_conj());
+    t._set_neg(p.like.is_neg());
+    return t;
   }
 
   // Where a marked output is after a replay with `given`, to which new memory is added.
@@ -422,9 +434,12 @@ class GraphHandle {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (inputs_[i].slot != p.slot) continue;
       const auto& t = given.tensors[i];
-      for (const auto& s : given.substitutes)
-        if (s.slot == p.slot && in_storage(s.data, t.storage()))
-          return tensor_on(t.storage(), p, t.storage_offset());
+      for (const auto& s : given.substitutes) {
+        if (s.slot != p.slot) continue;
+        if (in_storage(s.data, t.storage())) return tensor_on(t.storage(), p, t.storage_offset());
+        for (const auto& own : given.stand_ins)
+          if (in_storage(s.data, own.storage())) return tensor_on(own.storage(), p, 0);
+      }
     }
     if (p.tensor.defined()) return p.tensor;
     auto& storage = storages[p.slot];

@@ -26,20 +26,25 @@ def test_later_calls_are_one_command(counted):
     assert len({t.data_ptr() for t in (first, second, third)}) == 3
 
 
-def test_the_graphs_python_code_runs_once():
+@pytest.mark.parametrize("key", [None, "hpu", "CompositeExplicitAutograd", "HPU"])
+def test_python_code_of_an_operator_runs_in_each_call(key):
+    """What it reads may change. An operator of `custom_op`, for all devices or hpu, or of `Library.impl`."""
     calls = []
 
-    @torch.library.custom_op("openhpu_compile_tests::seen", mutates_args=())
     def seen(x: torch.Tensor) -> torch.Tensor:
         calls.append(x.shape)
-        return x * 2
+        return x * len(calls)
 
-    seen.register_fake(lambda x: torch.empty_like(x))
-    f = compiled(lambda x: seen(x) + 1)
-    x = torch.ones(4, device="hpu")
-    for _ in range(4):
-        assert f(x).tolist() == [3.0] * 4
-    assert len(calls) == 1
+    name = f"openhpu_compile_tests::seen_{key}"
+    if key in (None, "hpu"):
+        torch.library.custom_op(name, seen, mutates_args=(), device_types=key)
+    else:
+        torch.library.define(name, "(Tensor x) -> Tensor")
+        torch.library.impl(name, key, seen)
+    torch.library.register_fake(name, torch.empty_like)
+    op = getattr(torch.ops.openhpu_compile_tests, f"seen_{key}")
+    f = compiled(lambda x: op(x * 2) + 1, fullgraph=True)
+    assert [f(torch.ones(1, device="hpu")).item() for _ in range(4)] == [3.0, 5.0, 7.0, 9.0]
 
 
 @pytest.mark.parametrize("name", ["mlp", "convnet", "gpt"])

@@ -9,6 +9,22 @@ from openhpu.capture.torch_compile.graph import compiled_graphs
 from tests.hpu.support import compiled_agrees
 
 
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda x: torch.complex(x, x).conj(),
+        lambda x: torch.complex(x, x).conj().imag,
+        lambda x: torch._neg_view(x + 1),
+        lambda x: (x * 2, torch._neg_view(x)),
+        lambda x: [(y := torch.complex(x, x) * 2), y.conj(), y.conj().imag],
+    ],
+)
+def test_conjugate_and_negative_bits(work):
+    """Of results, and of arguments in some of the calls."""
+    x = lambda k: torch.full((4,), k + 1.0, device="hpu")  # noqa: E731
+    compiled_agrees(work, lambda k: (torch._neg_view(x(k)) if k in (1, 4) else x(k),), calls=6)
+
+
 @torch.library.custom_op("openhpu_test::rows", mutates_args=())
 def rows(x: torch.Tensor) -> torch.Tensor:
     return x.clone()

@@ -52,6 +52,17 @@ def test_a_module_trains_as_it_would_without(dropout, accumulate, cached, counte
         assert graphed.graph_statistics() == counts
 
 
+@pytest.mark.parametrize("make", [ModuleCacher(), lambda model: make_graphed(model, (torch.ones(2, 6, device="hpu"),))])
+def test_hooks_of_parameters_are_called_once_in_each_backward(make):
+    model, calls = nn.Linear(6, 3).to("hpu"), []
+    model.weight.register_hook(lambda grad: calls.append(0) or grad * 2)
+    graphed = make(model)
+    for k in range(1, 4):
+        model.weight.grad = None
+        graphed(torch.ones(2, 6, device="hpu")).sum().backward()
+        assert model.weight.grad[0, 0].item() == 4.0 and len(calls) == k
+
+
 def test_functions_and_tuples():
     def work(x, y):
         return x * y, (x + y).sum()

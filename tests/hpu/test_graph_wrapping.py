@@ -140,6 +140,58 @@ def test_modes_have_graphs_of_their_own():
     assert linear(torch.ones(1, 4, device="hpu")).dtype == torch.float32
 
 
+def test_the_default_dtype_has_graphs_of_its_own():
+    graphed = wrap_function(lambda x: x.sum() + torch.zeros(2, device="hpu"))
+    x = torch.ones(2, device="hpu")
+    dtypes = [torch.float32, torch.float32, torch.float64, torch.float64]
+    try:
+        for dtype in dtypes:
+            torch.set_default_dtype(dtype)
+            assert graphed(x).dtype is dtype
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("graphed", [wrap, torch.hpu.ModuleCacher(), "by hand"])
+def test_weights_are_cast_in_the_graph(graphed):
+    """Not in a call before it in the same region of autocast, whose copy of the weight would stay as it is."""
+    linear, x = nn.Linear(3, 4, bias=False).to("hpu"), torch.ones(4, 3, device="hpu")
+    graph = torch.hpu.HPUGraph()
+    run = linear if graphed == "by hand" else graphed(linear)
+    for k in range(4):
+        with torch.no_grad():
+            linear.weight.fill_(k)
+        with torch.autocast("hpu", torch.bfloat16):
+            if k == 0:
+                run(x[:2])
+            if graphed != "by hand":
+                result = run(x)
+            elif k == 0:
+                with torch.hpu.graph(graph):
+                    result = run(x)
+            else:
+                graph.replay()
+            assert result[0, 0].item() == linear(x[:3])[0, 0].item() == 3.0 * k
+
+
+@pytest.mark.parametrize("disable_tensor_cache", [False, True])
+def test_results_and_arguments_with_a_conjugate_or_negative_bit(disable_tensor_cache):
+    """Results may lie in an argument, which may have such a bit itself or lie in memory in another way."""
+
+    def work(z):
+        return z.conj(), (z * 2).conj(), z.conj().imag, z.view(-1)
+
+    graphed, memory = wrap_function(work, disable_tensor_cache=disable_tensor_cache), torch.ones(5, device="hpu") * 1j
+    for k in range(6):
+        z = memory[1:] if k == 4 else torch.tensor([k + 1j] * 4, device="hpu")
+        z = z.conj() if k % 2 else z
+        for result, expected in zip(graphed(z), work(z), strict=True):
+            assert result.tolist() == expected.tolist()
+    graph = torch.hpu.HPUGraph()
+    with pytest.raises(RuntimeError, match="without a conjugate or negative bit"), torch.hpu.graph(graph):
+        graph.mark_user_inputs([z])
+
+
 def test_an_argument_on_the_cpu_runs_without_a_graph():
     graphed = wrap_function(lambda x, y: x + y.to("hpu"))
     x = torch.ones(2, device="hpu")

@@ -13,7 +13,19 @@ Output = Callable[[Sequence[Any], Sequence[torch.Tensor]], Any]
 
 def fills_its_storage(tensor: torch.Tensor) -> bool:
     """Whether a capture can take other memory in place of this tensor's."""
-    return tensor.is_contiguous() and not tensor.storage_offset() and tensor.nbytes == tensor.untyped_storage().nbytes()
+    whole = not tensor.storage_offset() and tensor.nbytes == tensor.untyped_storage().nbytes()
+    return whole and tensor.is_contiguous() and not tensor.is_neg()
+
+
+def _bits(value: torch.Tensor, origin: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What gives a view the conjugate and negative bits that `value` has and `origin`, whose memory it is, has not."""
+    conj, neg = value.is_conj() != origin.is_conj(), value.is_neg() != origin.is_neg()
+
+    def set_bits(view: torch.Tensor) -> torch.Tensor:
+        view = view.conj() if conj else view
+        return torch._neg_view(view) if neg else view
+
+    return set_bits
 
 
 def share_memory(args: Sequence[Any], places: Iterable[int]) -> bool:
@@ -73,17 +85,18 @@ class Inputs:
         static = self.static[place]
         size, stride, offset, dtype = value.size(), value.stride(), value.storage_offset(), value.dtype
         same = (size, stride, offset, dtype) == (static.size(), static.stride(), 0, static.dtype)
+        bits = _bits(value, static)
 
         def view(args: Sequence[Any]) -> torch.Tensor:
             arg = args[place]
             if same:
-                return arg
+                return bits(arg)
             arg = arg.detach()
             first = arg.storage_offset()
             if dtype != arg.dtype:
                 first = first * arg.element_size() // dtype.itemsize
                 arg = torch.empty(0, dtype=dtype, device=arg.device).set_(arg.untyped_storage())
-            return arg.as_strided(size, stride, offset + first)
+            return bits(arg.as_strided(size, stride, offset + first))
 
         return view
 
@@ -171,7 +184,8 @@ class Captured:
         size, stride, offset = value.size(), value.stride(), value.storage_offset()
         if value.dtype == first.dtype:
             # A view, so that autograd notices a write to one of them in the other.
-            return lambda args, outputs: outputs[position].as_strided(size, stride, offset)
+            bits = _bits(value, first)
+            return lambda args, outputs: bits(outputs[position].as_strided(size, stride, offset))
         self._fresh.append(value)
         return len(self._fresh) - 1
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -70,7 +70,7 @@ class GraphedCall(Whole):
         self._grads_in: tuple[torch.Tensor | None, ...] = ()
         if not targets or not sources:
             return
-        with undone_capture(self._backward, self._generators):
+        with undone_capture(self._backward, self._generators), _without_hooks(sources):
             grads = torch.autograd.grad(targets, sources, self._grads_out, allow_unused=allow_unused)
         found = iter(grads)
         self._grads_in = tuple(next(found) if t.requires_grad else None for t in (*self._inputs, *self._parameters))
@@ -143,7 +143,8 @@ class GraphedCall(Whole):
         def call() -> tuple[list[torch.Tensor], Written]:
             targets = [result for result in ctx.plain if result.requires_grad]
             sources = [t for t in (*self._inputs, *self._parameters) if t.requires_grad]
-            grads = torch.autograd.grad(targets, sources, self._grads_out, allow_unused=True)
+            with _without_hooks(sources):
+                grads = torch.autograd.grad(targets, sources, self._grads_out, allow_unused=True)
             return [grad for grad in grads if grad is not None], []
 
         def replay() -> list[torch.Tensor]:
@@ -193,6 +194,20 @@ class GraphedCall(Whole):
         if self._check:
             self._check.note_given(results)
         return self._outcome.give(walk, results)
+
+
+@contextlib.contextmanager
+def _without_hooks(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Autograd calls hooks of parameters in each backward, with gradients from the graph: it holds none of them."""
+    hooks = [t._backward_hooks for t in tensors if t._backward_hooks]
+    held = [dict(each) for each in hooks]
+    for each in hooks:
+        each.clear()
+    try:
+        yield
+    finally:
+        for each, before in zip(hooks, held, strict=True):
+            each.update(before)
 
 
 def make_graphed_callables(

@@ -301,6 +301,7 @@ def context_key(training: bool) -> Hashable:
     """The state of a module that decides its operators, apart from its arguments."""
     return (
         training,
+        torch.get_default_dtype(),
         torch.is_inference_mode_enabled(),
         torch.is_autocast_enabled("hpu") and torch.get_autocast_dtype("hpu"),
     )
@@ -340,6 +341,7 @@ def large_ones(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         tensor
         for tensor in tensors
         if tensor.untyped_storage().nbytes() == tensor.numel() * tensor.itemsize >= _LARGE
+        and not (tensor.is_conj() or tensor.is_neg())
         and users[tensor.untyped_storage()._cdata] == 1
     ]
 

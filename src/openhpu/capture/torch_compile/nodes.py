@@ -11,6 +11,8 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx.experimental.symbolic_shapes import free_symbols, free_unbacked_symbols
 from torch.utils._pytree import tree_iter
 
+# Namespaces of operators whose Python code, where they have any, is PyTorch's or ours, and reads nothing but operands.
+_KNOWN = frozenset({"aten", "hpu", "openhpu", "prims", "quantized_decomposed", "rngprims"})
 # Their host code decides by values, or reads and sets the state of a generator, in each call.
 _HOST_OPERATORS = frozenset({"cond", "while_loop", "scan", "run_and_save_rng_state", "run_with_rng_state", "print"})
 
@@ -132,6 +134,13 @@ def _has_static_shape(node: fx.Node) -> bool:
     return known.issuperset(free_unbacked_symbols(node.meta.get("val")))
 
 
+def _is_in_python(op: OpOverload) -> bool:
+    """Whether the script's own Python code computes the operator on hpu. The code may read what changes."""
+    name = op.name().replace("::", "/")
+    kernels = {f"{name}/{key}" for key in ("HPU", "CompositeExplicitAutograd")}
+    return op.namespace not in _KNOWN and not kernels.isdisjoint(torch.library._impls)
+
+
 def why_eager(node: fx.Node, device: torch.device, fixed: frozenset[fx.Node]) -> str | None:
     """Why no capture on `device` can hold the node; None if one may."""
     if node in fixed or node.op == "get_attr":
@@ -141,6 +150,8 @@ def why_eager(node: fx.Node, device: torch.device, fixed: frozenset[fx.Node]) ->
         dynamic = torch.Tag.dynamic_output_shape in tags and not _has_static_shape(node)
         if torch.Tag.data_dependent_output in tags or dynamic:
             return "its result depends on values"
+        if _is_in_python(node.target):
+            return "its Python code runs in each call"
     elif isinstance(node.target, HigherOrderOperator) and node.target.name() in _HOST_OPERATORS:
         return "its host code runs in each call"
     for source in (node, *node.all_input_nodes):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from openhpu import _C, settings
 from openhpu.compiler.client import waits
+from openhpu.compiler.client.forks import no_fork
 from openhpu.observe import events
 from openhpu.observe.aside import Aside, report
 
@@ -165,6 +166,12 @@ _compilations: Compilations | None = None
 @functools.cache
 def start() -> None:
     """Apply the settings of lazy mode, once: when the mode is read, or at the first capture."""
+    with no_fork:  # threads may capture first at the same time
+        _start()
+
+
+@functools.cache
+def _start() -> None:
     global _compilations
     policy = settings.get("OPENHPU_COMPILE")
     longest = min(settings.get("PT_HPU_MAX_COMPOUND_OP_SIZE"), _MAX_OPERATORS)
