@@ -18,10 +18,11 @@ class Recent(OrderedDict[K, V]):
 
     def use(self, key: K) -> V | None:
         """The entry, which now is the one that was used last; None if there is none."""
-        if key not in self:
+        try:
+            self.move_to_end(key)
+            return self[key]
+        except KeyError:  # another thread may have dropped it just now
             return None
-        self.move_to_end(key)
-        return self[key]
 
     def add(self, key: K, value: V) -> None:
         """Adds an entry, or replaces it, and drops the one that has been unused for longest if there are too many."""
