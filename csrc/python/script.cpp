@@ -37,10 +37,13 @@ bool is_for_hpu(const Graph& graph) {
   return found;
 }
 
+bool writes(const Node& node) { return node.maybeSchema() && node.schema().is_mutable(); }
+
 bool is_operator(const Node& node) {
   if (!node.blocks().empty() || node.kind() == kGroup) return false;
   if (node.kind() == prim::ListConstruct || node.kind() == prim::ListUnpack) return true;
-  return !node.kind().is_prim() && node.maybeSchema();
+  // An operator without results that writes nothing is called for its effect.
+  return !node.kind().is_prim() && node.maybeSchema() && (writes(node) || !node.outputs().empty());
 }
 
 // Reads of attributes and constants may stay where they are: operators of a run do not depend on their order.
@@ -70,10 +73,7 @@ void group_operators(std::shared_ptr<Graph>& graph) {
 class ScriptGraph {
  public:
   explicit ScriptGraph(const Node* node) : graph_(node->g(attr::Subgraph)), code_(graph_, "openhpu::ScriptGraph") {
-    for (const Node* n : graph_->nodes()) {
-      const auto* schema = n->maybeSchema();
-      mutates_ = mutates_ || (schema && schema->is_mutable());
-    }
+    for (const Node* n : graph_->nodes()) mutates_ = mutates_ || writes(*n);
     for (const auto* v : graph_->outputs()) tensors_only_ = tensors_only_ && v->type()->kind() == c10::TypeKind::TensorType;
   }
   ~ScriptGraph() {
@@ -103,11 +103,12 @@ class ScriptGraph {
 
   // Whether a capture may hold a call with these arguments.
   bool holds(const Stack& stack) const {
+    const c10::Device here(c10::kHPU, current_device());
     bool any = false;
     for (const auto& value : torch::jit::last(stack, graph_->inputs().size())) {
       if (value.isTensor()) {
         const auto& t = value.toTensor();
-        if (!t.defined() || t.device().type() != c10::kHPU || t.layout() != c10::kStrided || t.is_complex()) return false;
+        if (!t.defined() || t.device() != here || t.layout() != c10::kStrided || t.is_complex() || t.is_neg()) return false;
         if (at::GradMode::is_enabled() && t.requires_grad()) return false;  // autograd has to see the operators
         any = true;
       } else if (!value.isNone() && !value.isScalar() && !value.isString() && !value.isDevice()) {

@@ -1,6 +1,8 @@
 """Traced and scripted modules and functions: their operators run as captured graphs."""
 
 import copy
+import warnings
+from contextlib import contextmanager, nullcontext
 
 import pytest
 import torch
@@ -9,7 +11,7 @@ from torch import nn
 from openhpu import _C
 
 from .conftest import LAZY
-from .support import capture
+from .support import capture, in_threads, outcome
 
 # Of all of torch.jit; from 2.15 on another one.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:.torch.jit.*deprecated:FutureWarning")
@@ -71,6 +73,82 @@ def test_a_function_that_writes_into_its_argument(counted):
         expected = work(expected_x, expected_y)
         assert torch.equal(result.cpu(), expected) and torch.equal(x.cpu(), expected_x)
     assert (replays >= 2) == (not LAZY)
+
+
+@contextmanager
+def _double_by_default():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("statement", "later"),
+    [
+        ("x.t_()", nullcontext),
+        ("x.swapaxes_(0, 1)", nullcontext),
+        ("x.squeeze_(0)", nullcontext),
+        ("x.as_strided_([2], [1], 1)", nullcontext),
+        ("x.resize_([2])", nullcontext),
+        ("x.resize_([1, 9])[:, 3:] = 0", nullcontext),
+        ("x.set_(y)", nullcontext),
+        ("x.set_(o)", nullcontext),
+        ("torch.add(x, 1, out=o)", nullcontext),
+        ("y = x.t() @ x @ x.t()", lambda: torch.autocast("hpu", torch.bfloat16)),
+        ("y = y + torch.zeros(1, device=x.device)", _double_by_default),
+        ("y = y.exp() / torch.full_like(x, s)", nullcontext),
+        ("y = x.mul_(y).neg()", nullcontext),
+        ("warnings.warn('seen')", nullcontext),
+        ("torch.manual_seed(3)", nullcontext),
+    ],
+)
+def test_each_call_does_what_eager_does(statement, later):
+    source = f"def work(x, o, s: float):\n y = x + 1\n {statement}\n return x * 2, y * 3, torch.rand_like(x)\n"
+    scripted, names = torch.jit.CompilationUnit(source).work, dict(globals())
+    exec(source, names)
+    for k in range(7):
+        outcomes = []
+        for function in (names["work"], scripted):
+            torch.manual_seed(k)
+            x = torch.arange(3.0, device="hpu").reshape(1, 3) + k
+            arguments = (x._neg_view() if k in (1, 2) else x, torch.empty(0, device="hpu"), 0.0 if k < 5 else -0.0)
+            with warnings.catch_warnings(record=True) as seen, later() if k > 4 else nullcontext():
+                warnings.simplefilter("always")
+                outcomes.append((outcome(function, arguments), len(seen)))
+        torch.testing.assert_close(outcomes[1], outcomes[0], rtol=0, atol=0, check_stride=True)
+
+
+def test_an_error_comes_after_the_writes_before_it():
+    work = torch.jit.CompilationUnit("def work(x):\n x.add_(1)\n return x @ x\n").work
+    _warm(work, torch.ones(2, 2, device="hpu"))
+    x = torch.zeros(2, 3, device="hpu")
+    for k in range(1, 4):
+        with pytest.raises(RuntimeError, match="cannot be multiplied"):
+            work(x)
+        assert x.unique().tolist() == [k]
+
+
+def test_while_another_thread_captures_it_runs_eagerly(counted):
+    x = torch.ones(3, device="hpu")
+    y, scripted = x[:2], torch.jit.trace(lambda x: (x + 1) * 2, x, check_trace=False)
+    _warm(scripted, x)
+    with torch.hpu.graph(torch.hpu.HPUGraph()), counted(graphs_captured=0):
+        assert in_threads(lambda: scripted(y).tolist()) == [[4.0, 4.0]]
+    with counted(graphs_captured=not LAZY):
+        scripted(y)
+
+
+def test_arguments_on_several_devices(script):
+    script(
+        """
+work = torch.jit.CompilationUnit("def work(x):\\n y = x + 1\\n return y * 2\\n").work
+for current, index in [(0, 0)] * 3 + [(0, 1), (1, 1), (1, 0), (1, 1), (0, 0)]:
+    torch.hpu.set_device(current)
+    y = work(torch.full((2,), float(index), device=f"hpu:{index}"))
+    assert y.get_device() == index and y.tolist() == [2.0 * (index + 1)] * 2
+""",
+        OPENHPU_DEVICE_COUNT="2",
+    )
 
 
 def test_control_flow_on_values():

@@ -11,9 +11,9 @@ import torch
 
 from openhpu import _C
 from openhpu.capture.captured import Captured, Inputs, share_memory
+from openhpu.capture.hpu_graphs.structure import context_key
 from openhpu.capture.recent import Recent
 from openhpu.compiler.client import client
-from openhpu.device import devices
 
 # Kinds of arguments (sizes, dtypes, numbers) for which a group of operators keeps a capture.
 _MOST_CAPTURES = 16
@@ -33,32 +33,38 @@ class Captures:
     def __call__(self, args: Sequence[Any]) -> Sequence[torch.Tensor]:
         if self._mutates and share_memory(args, range(len(args))):
             return self._plain(args)
-        key = tuple((a.shape, a.stride(), a.dtype) if isinstance(a, torch.Tensor) else (type(a), a) for a in args)
+        state = context_key(False), torch.get_default_dtype(), _C.current_device()
+        key = state, *((a.shape, a.stride(), a.dtype) if isinstance(a, torch.Tensor) else repr(a) for a in args)
         if key not in self._captures:
-            self._captures.add(key, self._capture(args))
+            self._capture(args, key)
         captured = self._captures.use(key)
         results = None if captured is None else captured(args)
         return self._plain(args) if results is None else results
 
-    def _capture(self, args: Sequence[Any]) -> Captured | None:
-        """None for operators that a graph can't hold, which run one by one from then on."""
+    def _capture(self, args: Sequence[Any], key: Hashable) -> None:
+        """Adds None for operators that a graph can't hold, which run one by one from then on."""
         client.start_compiling()
-        places = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor)]
-        written = frozenset(places if self._mutates else ())
-        graph = _C.CapturedGraph()
-        with devices.device(args[places[0]].device), torch.no_grad():
-            inputs = Inputs(args, written)
+        graph, captured = _C.CapturedGraph(), None
+        inputs = Inputs(args, frozenset())
+        before = _metadata(inputs.static)
+        try:
             graph.capture_begin(dry_run=True)  # on the device nothing runs: if it fails, all is as it was before
-            try:
-                graph.mark_user_inputs(inputs.tensors)
-                outputs = self._plain(inputs.static)
-                graph.capture_end()
-            except BaseException as error:
-                refused = isinstance(error, RuntimeError) and not graph.is_capturing()
-                graph.abandon(type(error).__name__)
-                if refused:
-                    return None
-                raise
-            captured = Captured(graph, inputs, outputs, frozenset())
-        graph.compile()
-        return captured
+        except RuntimeError:  # a capture on another thread
+            return
+        try:
+            graph.mark_user_inputs(inputs.tensors)
+            outputs = self._plain(inputs.static)
+            graph.capture_end()
+            # A replay changes no metadata of its arguments.
+            if _metadata(inputs.static) == before:
+                captured = Captured(graph, inputs, outputs, frozenset())
+                graph.compile()
+        except RuntimeError:  # an error of the script's own comes again
+            pass
+        finally:
+            graph.abandon("it was not finished")
+        self._captures.add(key, captured)
+
+
+def _metadata(args: Sequence[Any]) -> list[Hashable]:
+    return [(a.shape, a.stride(), a.data_ptr()) for a in args if isinstance(a, torch.Tensor)]
