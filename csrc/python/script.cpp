@@ -42,8 +42,9 @@ bool writes(const Node& node) { return node.maybeSchema() && node.schema().is_mu
 bool is_operator(const Node& node) {
   if (!node.blocks().empty() || node.kind() == kGroup) return false;
   if (node.kind() == prim::ListConstruct || node.kind() == prim::ListUnpack) return true;
-  // An operator without results that writes nothing is called for its effect.
-  return !node.kind().is_prim() && node.maybeSchema() && (writes(node) || !node.outputs().empty());
+  // An operator of the script may have Python code, which reads what changes. One without results that writes nothing is
+  // called for its effect.
+  return node.kind().is_aten() && node.maybeSchema() && (writes(node) || !node.outputs().empty());
 }
 
 // Reads of attributes and constants may stay where they are: operators of a run do not depend on their order.

@@ -78,8 +78,15 @@ def test_a_function_that_writes_into_its_argument(counted):
 @contextmanager
 def _double_by_default():
     torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@torch.library.custom_op("openhpu_script_tests::seeded", mutates_args=())
+def seeded(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.initial_seed()
 
 
 @pytest.mark.parametrize(
@@ -100,6 +107,7 @@ def _double_by_default():
         ("y = x.mul_(y).neg()", nullcontext),
         ("warnings.warn('seen')", nullcontext),
         ("torch.manual_seed(3)", nullcontext),
+        ("y = torch.ops.openhpu_script_tests.seeded(y).exp()", nullcontext),
     ],
 )
 def test_each_call_does_what_eager_does(statement, later):

@@ -33,7 +33,7 @@ class Captures:
     def __call__(self, args: Sequence[Any]) -> Sequence[torch.Tensor]:
         if self._mutates and share_memory(args, range(len(args))):
             return self._plain(args)
-        state = context_key(False), torch.get_default_dtype(), _C.current_device()
+        state = context_key(False), _C.current_device()
         key = state, *((a.shape, a.stride(), a.dtype) if isinstance(a, torch.Tensor) else repr(a) for a in args)
         if key not in self._captures:
             self._capture(args, key)
