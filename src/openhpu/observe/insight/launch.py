@@ -20,6 +20,7 @@ from pathlib import Path
 
 from openhpu.observe import added_sections
 from openhpu.observe.insight import observed, summary
+from openhpu.settings.output import write_output
 
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1}
 _ANSWER_S = 10.0  # of processes that are asked what they have seen so far
@@ -74,12 +75,14 @@ def run(command: list[str], options: argparse.Namespace) -> int:
         )
         documents = observed.read_all(Path(folder)) or [observed.empty(" ".join(command))]
     _show(documents, code, target)
-    if options.json:
-        print(json.dumps({**documents[0], "exit_code": code, "other_processes": documents[1:]}), flush=True)
     found = [word for word in fail_on if any(one[FAILURES[word]] for one in documents)]
     if found:
         sys.stderr.write(f"openhpu run: failed because of --fail-on: {', '.join(found)}; the lines are above\n")
-    return code or (FAILED if found else 0)
+    ended = code or (FAILED if found else 0)
+    if options.json:
+        told = {**documents[0], "exit_code": code, "other_processes": documents[1:]}
+        write_output("openhpu run", json.dumps(told), ended)
+    return ended
 
 
 def _program(command: list[str]) -> str | None:
