@@ -63,8 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _calibrate()
     if options.command == "trace":
         return _trace(options.files, options.output)
-    script = options.script[options.script[:1] == ["--"] :] if options.module is None else ["-m", *options.module]
-    if not script:
+    script = options.script if options.module is None else ["-m", *options.module]
+    if script in ([], ["--"]):
         run.error("no script was given")
     from openhpu.observe.insight import launch
 
