@@ -116,7 +116,7 @@ void OpKernel::call(OpCall& call) {
   if ((entry = run_and_wait(call, /*on_host=*/false))) {
     cache_.add_family(family, entry);
     cache_.insert(call.signature, hash, entry);
-    if (lazy && !capture) Recorder::of(device_of(call.device_index())).note_learned(*entry);
+    if (lazy && !capture) Recorder::of(device_of(call.device_index())).note_learned(*entry, current_site());
   }
 }
 

@@ -49,7 +49,7 @@ struct GraphReport {
   uint64_t hash;
   bool compiled, cut;
   size_t operators;
-  uint32_t site;
+  uint32_t site, step_site;  // where it begins, and its step
   std::string name;
   std::optional<GraphSights::Sight> sight;
 
@@ -59,7 +59,7 @@ struct GraphReport {
                             {"ran", std::string(cut ? "cut" : compiled ? "recipe" : "node by node")}}, site);
     if (!sight) return;
     const auto kind = sight->first ? kCacheMiss : kCacheHit;
-    if (listening(kind)) emit(kind, {{"recipe_id", name_of(sight->id)}, {"recipe", name}}, site);
+    if (listening(kind)) emit(kind, {{"recipe_id", name_of(sight->id)}, {"recipe", name}}, step_site);
   }
 };
 
@@ -103,17 +103,19 @@ c10::Storage Recorder::fresh(c10::DeviceIndex index, size_t nbytes, uint32_t& sl
   return c10::Storage(std::move(storage));
 }
 
-void Recorder::note_learned(const ShapeEntry& entry) {
-  Lock lock(*this);
+void Recorder::note_call(const ShapeEntry& entry, uint32_t site) {
+  if (C10_UNLIKELY(!std::exchange(step_begun_, true))) step_site_ = site;
   sequence_.add(entry.call->id);
-  step_begun_ = in_parts_ = true;
+}
+
+void Recorder::note_learned(const ShapeEntry& entry, uint32_t site) {
+  Lock lock(*this);
+  note_call(entry, site);
+  in_parts_ = true;
 }
 
 void Recorder::begin_node(const std::shared_ptr<const ShapeEntry>& entry, uint32_t site) {
-  if (C10_LIKELY(!captured_)) {
-    sequence_.add(entry->call->id);
-    step_begun_ = true;
-  }
+  if (C10_LIKELY(!captured_)) note_call(*entry, site);
   graph_.nodes.push_back({entry, site, static_cast<uint32_t>(graph_.words.size()),
                           static_cast<uint32_t>(graph_.numbers.size())});
   add_word(entry->call->id);
@@ -265,7 +267,8 @@ void Recorder::flush_locked() {
 // For a step whose operators all ran on their own, or whose last one did.
 void Recorder::end_sight() {
   if (!step_begun_ || t_learning || captured_ || piece_) return;
-  GraphReport report{0, false, true, 0, 0, {}, GraphSights::instance().note(sequence_.value(), /*in_parts=*/true)};
+  const auto sight = GraphSights::instance().note(sequence_.value(), /*in_parts=*/true);
+  const GraphReport report{0, false, true, 0, 0, step_site_, {}, sight};
   sequence_.reset();
   step_begun_ = in_parts_ = false;
   report();
@@ -333,7 +336,7 @@ void Recorder::hand_over() {
   }
   auto recipe = cut ? nullptr : recipe_for_graph(sight);
   step_recompiled_ = piece_ && (step_recompiled_ || sight.recompiled);
-  GraphReport report{hash_.value(), recipe != nullptr, cut, operators, graph_.nodes.front().site, {}, {}};
+  GraphReport report{hash_.value(), recipe != nullptr, cut, operators, graph_.nodes.front().site, step_site_, {}, {}};
   const bool reported = listening(kGraphRecorded) || listening(kCacheHit) || listening(kCacheMiss);
   if (C10_UNLIKELY(reported) && recipe) report.name = recipe->compiled()->manifest().name;
   if (C10_UNLIKELY(static_cast<bool>(span)))

@@ -69,7 +69,7 @@ class Recorder {
     sized_before_ = number;
   }
   // An operator of the step ran on its own, because it was new.
-  void note_learned(const ShapeEntry& entry);
+  void note_learned(const ShapeEntry& entry, uint32_t site);
   // Under the lock.
   void begin_node(const std::shared_ptr<const ShapeEntry>& entry, uint32_t site);
   void add_word(uint64_t word) {
@@ -132,6 +132,7 @@ class Recorder {
   void start_early();
   void flush_piece_locked();
   void note_step(uint64_t sequence, size_t operators);
+  void note_call(const ShapeEntry& entry, uint32_t site);
   void end_sight();
   void wait_for_steps();
 
@@ -143,8 +144,10 @@ class Recorder {
   bool deaths_open_ = false;
   Graph graph_;
   WordHash hash_;
-  // Of the step's calls so far, and whether some of them have been handed over or run before the others.
+  // Of the step's calls so far, the line of the first one, and whether some of them have been handed over or run before
+  // the others.
   WordHash sequence_;
+  uint32_t step_site_ = 0;
   bool step_begun_ = false, in_parts_ = false;
   std::vector<Member> members_;
   // Slots with sizes that depend on values, and the last such operator before the graph: see GraphCache::Sight.

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 
+from openhpu.settings.output import write_output
+
 _EPILOG = "Exit code: the script's; 128 plus the signal's number if a signal ended it; 2 if it was not started."
 
 _GROUP = "openhpu.commands"  # of entry points: subcommands of other distributions, functions of the arguments
@@ -61,8 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _calibrate()
     if options.command == "trace":
         return _trace(options.files, options.output)
-    script = options.script[options.script[:1] == ["--"] :] if options.module is None else ["-m", *options.module]
-    if not script:
+    script = options.script if options.module is None else ["-m", *options.module]
+    if script in ([], ["--"]):
         run.error("no script was given")
     from openhpu.observe.insight import launch
 
@@ -91,7 +93,7 @@ def _trace(files: list[str], output: str | None) -> int:
         if not merging and (output is not None or len(files) > 1):
             raise reading.TraceError("give one trace; several become one with: openhpu trace merge FILE ... -o MERGED")
         if not merging:
-            print(summary.summary(reading.read(Path(files[0]))))
+            write_output("openhpu trace", summary.summary(reading.read(Path(files[0]))))
             return 0
         document = merge.merge([Path(file) for file in files[1:]])
     except reading.TraceError as error:
@@ -113,8 +115,8 @@ def _calibrate() -> int:
         found = product_rule.calibrate()
     except (RuntimeError, OSError) as error:
         return _failed(1, f"calibrate: {error}")
-    print("\n".join(product_rule.described(found)))
-    print(f"Written to {product_rule.file()}, which later processes read.")
+    told = [*product_rule.described(found), f"Written to {product_rule.file()}, which later processes read."]
+    write_output("openhpu calibrate", "\n".join(told))
     return 0
 
 
@@ -126,11 +128,10 @@ def _print_environment(only_set: bool, as_json: bool) -> int:
     from openhpu.settings import in_force
 
     rows = in_force.in_force()
-    if as_json:
-        print(json.dumps([dataclasses.asdict(row) for row in rows if not only_set or row.state != "default"], indent=1))
-    else:
-        print(in_force.table(rows, only_set))
-    return int(any(row.state == "invalid" for row in rows))
+    chosen = [dataclasses.asdict(row) for row in rows if not only_set or row.state != "default"]
+    invalid = int(any(row.state == "invalid" for row in rows))
+    write_output("openhpu env", json.dumps(chosen, indent=1) if as_json else in_force.table(rows, only_set), invalid)
+    return invalid
 
 
 if __name__ == "__main__":

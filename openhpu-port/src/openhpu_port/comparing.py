@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from openhpu.capture.hpu_graphs import compared
+from openhpu.settings.output import write_output
 from openhpu_port.errors import PortError
 
 _GRACE_S = 5.0  # from SIGTERM to SIGKILL
@@ -67,12 +68,13 @@ def main(arguments: Sequence[str]) -> int:
     except (PortError, OSError) as error:
         print(f"openhpu compare: {error}", file=sys.stderr)
         return 2
+    lines = []
     for one in (a, b):
         devices = sorted({value[2] for record in one.records for value in record["values"]})
         ended = f"; it ended by {one.end['error']}" if one.end["error"] else ""
-        print(f"{one.script.name}: {len(one.records)} results on {', '.join(devices)}{ended}")
+        lines.append(f"{one.script.name}: {len(one.records)} results on {', '.join(devices)}{ended}")
     count, difference = first_difference(a, b)
-    print("\n".join(told(a, b, count, difference)))
+    write_output("openhpu compare", "\n".join([*lines, *told(a, b, count, difference)]))
     return 1 if difference else 2 if not count or any(one.end["error"] for one in (a, b)) else 0
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from openhpu.device import mode
 from openhpu.observe import events
+from openhpu.settings.output import write_output
 from openhpu_predict import processes, steps, tracks
 from openhpu_predict.devices import load
 from openhpu_predict.errors import PredictError
@@ -65,7 +66,7 @@ def main(arguments: Sequence[str]) -> int:
     each = 1 if recorder.recording.cards else options.cards
     found.samples = options.batch * each if options.batch else None
     found.tokens = options.tokens * each if options.tokens else None
-    print(found)
+    write_output("openhpu predict", str(found), code)
     if options.trace:
         try:
             Path(options.trace).write_text(json.dumps({"displayTimeUnit": "ms", "traceEvents": tracks.events(found)}))

@@ -1,6 +1,7 @@
 """What stands for CUDA names whose counterpart on hpu differs in its arguments, its results or its effect."""
 
 import contextlib
+import functools
 import re
 from collections import namedtuple
 from collections.abc import Callable
@@ -158,11 +159,29 @@ def set_default_tensor_type(t: Any) -> None:
         torch.set_default_dtype(wanted)
 
 
+_restored: Any = torch.serialization.default_restore_location
+
+
 def restore(storage: Any, location: str) -> Any:
     """For torch.load: a storage that was saved on cuda, on hpu."""
     if re.fullmatch(r"cuda(:\d+)?", location) is None:
         return None
-    return torch.serialization.default_restore_location(storage, cuda_arguments.on_hpu(location))  # type: ignore[no-untyped-call]
+    return _restored(storage, cuda_arguments.on_hpu(location))
+
+
+_load = torch.load
+
+
+@stands_for("torch.load")
+@functools.wraps(_load)
+def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """A dict or a function as `map_location` gets the tag cuda for what was saved on hpu."""
+    if isinstance(map_location, dict):
+        places = {str(tag).replace("hpu", "cuda"): place for tag, place in map_location.items()}
+        return load(f, lambda storage, tag: _restored(storage, places.get(tag, tag)), *args, **kwargs)
+    if callable(map_location):
+        return _load(f, lambda storage, tag: map_location(storage, tag.replace("hpu", "cuda")), *args, **kwargs)
+    return _load(f, map_location, *args, **kwargs)
 
 
 @stands_for("torch.nn.DataParallel")

@@ -69,7 +69,6 @@ class Collector:
         self._parts: defaultdict[str, dict[Key, dict[str, Any]]] = defaultdict(dict)  # of the document: rows
         self._graphs: OrderedDict[str, dict[str, Any]] = OrderedDict()  # by the time of their last sight
         self._graphs_ran: Counter[str] = Counter()
-        self._graphs_distinct = 0  # that ran whole
         self._once_gone: list[dict[str, Any]] = []  # the first that came only once and are no longer among `_graphs`
         self._recipes: OrderedDict[str, dict[str, Any]] = OrderedDict()
         self._compilations: deque[tuple[int, int, str]] = deque(maxlen=_KEPT_TIMELINE)  # end, microseconds, recipe
@@ -163,7 +162,6 @@ class Collector:
         self._graphs_ran[params["ran"]] += 1
         if params["ran"] != "cut":
             graph["whole"] += 1
-            self._graphs_distinct += graph["whole"] == 1
         if params["recipe"]:
             self._recipe(params["recipe"])["runs"] += 1
         if len(self._graphs) > _KEPT_GRAPHS:
@@ -339,7 +337,7 @@ class Collector:
         ran = self._graphs_ran
         once = [*self._once_gone, *(graph for graph in self._graphs.values() if graph["whole"] == 1)]
         return {
-            "distinct": self._graphs_distinct,
+            "distinct": self._phases.graphs(),
             "recorded": ran.total(),
             "as_recipes": ran["recipe"],
             "node_by_node": ran["node by node"],

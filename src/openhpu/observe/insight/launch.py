@@ -20,10 +20,12 @@ from pathlib import Path
 
 from openhpu.observe import added_sections
 from openhpu.observe.insight import observed, summary
+from openhpu.settings.output import write_output
 
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1}
 _ANSWER_S = 10.0  # of processes that are asked what they have seen so far
 _MODES = {None: "", "eager": "0", "lazy": "1"}  # PT_HPU_LAZY_MODE by `--mode`
+_BY_SIGNAL = 128  # an exit code from here on
 _FROM_THE_KERNEL = 128  # si_code of a signal that a terminal sends to all processes of its group
 
 
@@ -51,15 +53,14 @@ def failures(text: str) -> list[str]:
 
 
 def run(command: list[str], options: argparse.Namespace) -> int:
-    """Run `command` (a script, `-m module` or a program such as torchrun, with arguments) and show the report.
+    """Run `command` (a script, `-m module` or `-- program`, with arguments) and show the report.
 
     `options`: those of the command `openhpu run`. Returns its exit code; FAILED where that is 0 and something of
     `fail_on` was seen. Raises UsageError for a wrong option, when there is no such script, or the report could not be
     written.
     """
     fail_on = failures(options.fail_on)
-    if command[0] != "-m" and not Path(command[0]).exists() and not _program(command):
-        raise UsageError(f"there is no script {command[0]!r}; expected a file, a program, or -m and a module")
+    arguments = _arguments(command)
     if options.predict:
         try:
             added_sections.make(options.predict)
@@ -68,26 +69,34 @@ def run(command: list[str], options: argparse.Namespace) -> int:
     target = _check_writable(Path(options.report)) if options.report else None
     with tempfile.TemporaryDirectory(prefix="openhpu-run-") as folder:
         code = _run_script(
-            command,
+            arguments,
             _environment(folder, options, options.check_graphs or "graph-check" in fail_on),
             lambda: _show(_so_far(Path(folder)), None, target),
         )
-        documents = observed.read_all(Path(folder)) or [observed.empty(" ".join(command))]
+        nothing = observed.empty(" ".join(command).removeprefix("-- "), code < _BY_SIGNAL)
+        documents = observed.read_all(Path(folder)) or [nothing]
     _show(documents, code, target)
-    if options.json:
-        print(json.dumps({**documents[0], "exit_code": code, "other_processes": documents[1:]}), flush=True)
     found = [word for word in fail_on if any(one[FAILURES[word]] for one in documents)]
     if found:
         sys.stderr.write(f"openhpu run: failed because of --fail-on: {', '.join(found)}; the lines are above\n")
-    return code or (FAILED if found else 0)
+    ended = code or (FAILED if found else 0)
+    if options.json:
+        told = {**documents[0], "exit_code": code, "other_processes": documents[1:]}
+        write_output("openhpu run", json.dumps(told), ended)
+    return ended
 
 
-def _program(command: list[str]) -> str | None:
-    """The path of a program that is called by its name (torchrun); None for a script."""
-    name = command[0]
-    if name == "-m" or Path(name).exists():
-        return None
-    return shutil.which(name, path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+def _arguments(command: list[str]) -> list[str]:
+    """Those that start the process. Without `--`, a script goes before a program of its name. Raises UsageError."""
+    named = command[0] == "--"
+    name, *rest = command[named:]
+    is_file = Path(name).is_file() or Path(name, "__main__.py").is_file()
+    if name == "-m" or (is_file and (not named or name.endswith(".py"))):
+        return [sys.executable, *subprocess._args_from_interpreter_flags(), name, *rest]  # type: ignore[attr-defined]
+    folders = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    if program := shutil.which(name, path=os.pathsep.join(folders)):
+        return [program, *rest]
+    raise UsageError(f"there is no script {name!r}; expected a file, -m and a module, or -- and an executable program")
 
 
 def _check_writable(target: Path) -> Path:
@@ -144,21 +153,19 @@ def _listens(pid: object) -> bool:
     return caught is not None and bool(int(caught[1], 16) >> (signal.SIGUSR1 - 1) & 1)
 
 
-def _run_script(command: list[str], environment: dict[str, str], tell: Callable[[], None]) -> int:
+def _run_script(arguments: list[str], environment: dict[str, str], tell: Callable[[], None]) -> int:
     """Wait for the script. Signals for this process alone are passed on; those of a terminal it gets itself.
 
     SIGUSR1 is not passed on: it calls `tell`.
     """
-    interpreter = [sys.executable, *subprocess._args_from_interpreter_flags()]  # type: ignore[attr-defined]
-    if program := _program(command):
-        interpreter, command = [program], command[1:]
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
-        process = subprocess.Popen(
-            [*interpreter, *command],
-            env=environment,
-            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
-        )
+        try:
+            process = subprocess.Popen(
+                arguments, env=environment, preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            )
+        except OSError as error:
+            raise UsageError(f"{arguments[0]} cannot be started: {error.strerror}") from error
         while process.poll() is None:
             info = signal.sigtimedwait(_SIGNALS, 1.0)
             if info is not None and info.si_signo == signal.SIGUSR1:
@@ -167,7 +174,7 @@ def _run_script(command: list[str], environment: dict[str, str], tell: Callable[
                 process.send_signal(info.si_signo)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+    return process.returncode if process.returncode >= 0 else _BY_SIGNAL - process.returncode
 
 
 def _write_reports(target: Path, documents: list[observed.Document]) -> None:

@@ -52,11 +52,11 @@ def read_all(folder: Path) -> list[Document]:
     return sorted(found, key=lambda d: (d["process"]["rank"] is None, d["process"]["rank"], d["process"]["started"]))
 
 
-def empty(command: str) -> Document:
-    """The document of a script that opened no device."""
+def empty(command: str, complete: bool = True) -> Document:
+    """The document of a script that opened no device; not `complete`: a signal ended it, so that nobody knows."""
     return {
         "format": FORMAT,
-        "complete": True,
+        "complete": complete,
         "process": {
             "pid": None, "parent": None, "rank": None, "command": command, "mode": None, "generation": None,
             "started": None, "seconds": None, "openhpu": None, "torch": None,
@@ -102,6 +102,13 @@ def title(document: Document) -> str:
     """Which process of the run it is."""
     process = document["process"]
     return f"rank {process['rank']}" if process["rank"] is not None else f"process {process['pid']}"
+
+
+def nothing(document: Document) -> str:
+    """Why a document is empty."""
+    if document["complete"]:
+        return "no hpu device was opened: the script did not put a tensor on hpu"
+    return "nothing was recorded: a signal ended the script before the first record"
 
 
 def where(record: dict[str, Any], prefix: str = "") -> str:

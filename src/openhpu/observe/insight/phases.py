@@ -66,6 +66,10 @@ class Phases:
         if phase["name"] not in BEFORE and len(self._rows) < _KEPT:
             self._rows.append({"phase": phase["name"], "step": phase["steps"] + 1, **place, "cause": cause})
 
+    def graphs(self) -> int:
+        """How many graphs were new."""
+        return sum(phase["graphs"] for phase in self._phases)
+
     def document(self, in_use: int = 0) -> dict[str, Any]:
         """`phases`: name, steps, new graphs and recipes of each, and the bytes on the device at its end, or now.
 

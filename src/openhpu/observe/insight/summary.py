@@ -24,7 +24,7 @@ def text(documents: list[Document], exit_code: int | None) -> str:
 def _lines(document: Document) -> Iterator[str]:
     process = document["process"]
     if process["pid"] is None:
-        yield "no hpu device was opened: the script did not put a tensor on hpu"
+        yield observed.nothing(document)
         return
     yield f"{process['mode']} mode, {process['seconds']:.1f} s{observed.unended(document)}"
     yield from _steps(document)

@@ -10,6 +10,7 @@ from pathlib import Path
 from openhpu import settings
 from openhpu.observe.profiler import config
 from openhpu.observe.profiler.config import ConfigError
+from openhpu.settings.output import write_output
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,7 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"hl-prof-config: {config.path()} can't be written: {error.strerror}", file=sys.stderr)
         return 1
     last = "the last" if chosen.last is None else str(chosen.last)
-    print(f"{config.path()}: commands {chosen.first} to {last}, into {chosen.output}/{chosen.session}_<process>.hltv")
+    target = f"{chosen.output}/{chosen.session}_<process>.hltv"
+    write_output("hl-prof-config", f"{config.path()}: commands {chosen.first} to {last}, into {target}")
     return 0
 
 

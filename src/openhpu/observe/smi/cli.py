@@ -1,11 +1,11 @@
 """The command `hl-smi`.
 
-Exit codes: 0, also if no process uses a device; 1 for a function that a software device does not have; 2 for a wrong
-argument.
+Exit codes: 0, also if no process uses a device; 1 for a function that a software device does not have, or an output
+that can't be written; 2 for a wrong argument.
 """
 
 import argparse
-import os
+import contextlib
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +15,7 @@ from openhpu.observe.smi import query
 from openhpu.observe.smi.facts import FIRMWARE_VERSION, SMI_VERSION
 from openhpu.observe.smi.modules import Module, modules
 from openhpu.observe.smi.screen import table
+from openhpu.settings.output import write_output
 
 _SECONDS = 5.0
 
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     every = options.loop if options.loop is not None else None if options.loop_ms is None else options.loop_ms / 1e3
     try:
         while True:
-            print(show(_modules(options.device)), flush=True)
+            write_output("hl-smi", show(_modules(options.device)))
             if every is None:
                 return 0
             time.sleep(every)
@@ -37,10 +38,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"hl-smi: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        return 0
-    except BrokenPipeError:
-        # Output that the reader did not take would be written again at exit, which is an error there.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
@@ -73,10 +70,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _positive(text: str) -> float:
-    value = float(text)
-    if not 0 < value < 1e7:
-        raise argparse.ArgumentTypeError(f"expected a number above 0, but got {text}")
-    return value
+    with contextlib.suppress(ValueError):
+        if 0 < (value := float(text)) < 1e7:
+            return value
+    raise argparse.ArgumentTypeError(f"expected a number above 0 and below 10,000,000, got {text!r}")
 
 
 def _chosen(options: argparse.Namespace) -> Callable[[list[Module]], str]:

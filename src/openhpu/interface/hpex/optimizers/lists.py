@@ -83,7 +83,11 @@ class FusedSGD(torch.optim.SGD):
 
 
 class FusedAdagrad(ListOptimizer):
-    """torch.optim.Adagrad as one operator for all parameters. Raises ValueError for numbers out of range."""
+    """torch.optim.Adagrad as one operator for all parameters, which has one number of steps, as on a Gaudi.
+
+    So `lr_decay` counts the steps of the group, also for a parameter without a gradient in some of them. PyTorch counts
+    each parameter's. Raises ValueError for numbers out of range.
+    """
 
     def __init__(
         self,

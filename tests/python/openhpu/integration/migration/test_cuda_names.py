@@ -148,19 +148,26 @@ torch.set_default_tensor_type("torch.FloatTensor"); print(torch.zeros(1).device,
 
 
 def test_files_that_were_saved_on_cuda(script):
-    """A checkpoint whose tensors have the tag cuda:0, as a GPU writes it."""
+    """A checkpoint whose tensors have the tag cuda:0, as a GPU writes it, and one that was saved on hpu."""
     code = """
 import torch
 torch.serialization.register_package(1, lambda storage: "cuda:0", lambda storage, location: None)
 torch.save({"w": torch.ones(2)}, "cuda.pt")
 torch.serialization._package_registry.pop(0)
 import habana_frameworks.torch.gpu_migration
-for where in (
-    None, "cuda", "cuda:0", torch.device("cuda"), {"cuda:0": "cuda:0"}, lambda storage, tag: storage.cuda(0), "cpu"
-):
-    print(torch.load("cuda.pt", map_location=where)["w"].device, end=" ")
+torch.save({"w": torch.ones(2, device="cuda")}, "hpu.pt")
+for file in ("cuda.pt", "hpu.pt"):
+    for where in (
+        None, "cuda", "cuda:0", torch.device("cuda"), {"cuda:0": "cuda:0"}, {"cpu": "cuda:0"}, {"cuda:1": "cpu"},
+        lambda storage, tag: storage.cuda(0), lambda storage, tag: None, {"cuda:0": "cpu"}, {"hpu:0": "cpu"}, "cpu",
+        lambda storage, tag: storage if tag == "cuda:0" else None, torch.device("cpu"),
+    ):
+        print(torch.load(file, map_location=where)["w"].device, end=" ")
+torch.save(torch.ones(2), "cpu.pt")
+for where in ({"cuda:0": "meta"}, {"cpu": "cuda:0"}):
+    print(torch.load("cpu.pt", where).device, end=" ")
 """
-    assert script(code).out == "hpu:0 " * 5 + "hpu:0 cpu"
+    assert script(code).out == ("hpu:0 " * 9 + "cpu " * 5) * 2 + "cpu hpu:0"
 
 
 def test_parts_of_other_packages(script):

@@ -149,3 +149,22 @@ def test_a_log_that_cannot_be_written_and_a_level_that_does_not_exist(script, tm
     assert "file/logs/gpu_migration.log cannot be written" in result.err
     result = script("import habana_frameworks.torch", GPU_MIGRATION_LOG_LEVEL="9", fails=True, **variables)
     assert "GPU_MIGRATION_LOG_LEVEL='9' is not valid" in result.last
+
+
+def test_the_errors_and_profiles_of_a_group_that_is_called_nccl(script, tmp_path):
+    """PyTorch asks for NCCL's version there."""
+    code = f"""
+import torch, torch.distributed as dist
+import habana_frameworks.torch.gpu_migration
+dist.init_process_group("nccl", init_method="file://{tmp_path}/meet", rank=0, world_size=1)
+with torch.profiler.profile():
+    try:
+        dist.all_reduce(torch.ones(3, 2, device="cuda").t())
+    except ValueError as error:
+        print(dist.get_backend(), error)
+print(torch.cuda.nccl.version() >= (2, 10), hasattr(torch.cuda.nccl, "all_reduce"))
+dist.destroy_process_group()
+"""
+    lines = script(code, warnings="ignore").out.splitlines()
+    assert lines[0].startswith("nccl hccl allreduce: Tensors must be contiguous")
+    assert lines[1:] == ["True False"]

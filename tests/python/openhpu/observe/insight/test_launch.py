@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import time
 
 import pytest
@@ -172,6 +173,50 @@ def test_a_report_that_exists_is_kept_until_there_is_another(openhpu_run, tmp_pa
     run = openhpu_run("assert open('page.html').read() == 'old'\n" + WORK, "--report", "page.html")
     assert run.code == 0, run.err
     assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+
+
+@pytest.mark.parametrize("ending", ["SIGKILL", "SIGSEGV"])
+def test_a_script_that_a_signal_ends_before_the_first_record(openhpu_run, tmp_path, ending):
+    """Whether it opened a device is not known."""
+    code = f"import os, signal; os.kill(os.getpid(), signal.{ending})"
+    run = openhpu_run(code, "--json", "--report", "page.html")
+    assert run.code == 128 + signal.Signals[ending]
+    assert not run.seen["complete"]
+    for told in (run.err, (tmp_path / "page.html").read_text()):
+        assert "othing was recorded: a signal ended the script before the first record" in told
+        assert "o hpu device was opened" not in told
+
+
+ARGUMENTS = "import sys; print(sys.argv[1:], sys.prefix)"
+STARTED = {  # the command, its exit code, and what it prints
+    "a program by its path": (("--", "./shell", "x"), 0, "shell x"),
+    "one in another folder": (("--", "/bin/echo", "x"), 0, "x"),
+    "one with the name of a folder": (("--", "echo", "x"), 0, "x"),
+    "without --": (("echo", "x"), 0, "x"),
+    "one with the name of a script": (("--", "env", "echo", "x"), 0, "x"),
+    "a script of that name": (("env", "x"), 0, f"['x'] {sys.prefix}"),
+    "a script": (("script.py", "x"), 0, f"['x'] {sys.prefix}"),
+    "a script after --": (("--", "script.py", "x"), 0, f"['x'] {sys.prefix}"),
+    "a folder with a program": (("folder", "x"), 0, f"['x'] {sys.prefix}"),
+    "not executable": (("--", "./text"), 2, "there is no script './text'; expected a file, -m and a module, or -- and"),
+    "no interpreter line": (("--", "./headless"), 2, "headless cannot be started: Exec format error"),
+}
+
+
+@pytest.mark.parametrize("what", STARTED)
+def test_which_programs_and_scripts_are_started(openhpu_run, tmp_path, what):
+    command, code, printed = STARTED[what]
+    (tmp_path / "echo").mkdir()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "__main__.py").write_text(ARGUMENTS)
+    files = {"shell": ("#!/bin/sh\necho shell $*", 0o755), "env": (ARGUMENTS, 0o644), "text": ("x", 0o644),
+             "headless": ("x", 0o755)}  # fmt: skip
+    for name, (text, mode) in files.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(mode)
+    run = openhpu_run(ARGUMENTS, script=command)
+    assert run.code == code
+    assert run.out == printed if code == 0 else printed in run.err and "Traceback" not in run.err
 
 
 def test_a_missing_script_and_missing_arguments(capsys):

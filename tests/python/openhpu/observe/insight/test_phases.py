@@ -100,6 +100,34 @@ def test_openhpu_run_names_line_step_phase_and_cause(openhpu_run):
     assert "script.py:7: a new graph in step 2 of serving" in ran.err
 
 
+NEW_OPERATORS = """
+import torch
+import habana_frameworks.torch.core as htcore
+import openhpu
+x = torch.ones(4, device="hpu")
+htcore.mark_step()
+openhpu.phase("serving")
+a = torch.eye(3, device="hpu")  # line 8
+htcore.mark_step()
+y = x * 2  # line 10
+b = torch.eye(5, device="hpu")
+htcore.mark_step()
+y = x - 2  # line 13
+b = torch.eye(6, device="hpu")
+y = y * 2
+htcore.mark_step()
+"""
+
+
+def test_a_new_graph_is_told_with_the_first_line_of_its_step(openhpu_run):
+    """Also where operators ran on their own, since they were new, so that no graph or only the step's rest was left."""
+    ran = openhpu_run(NEW_OPERATORS, "--json", PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off")
+    assert ran.code == 0, ran.err
+    assert [row["line"] for row in ran.seen["phases"]["later"]] == [8, 10, 13]
+    assert "graphs: 4 different" in ran.err
+    assert ran.seen["graphs"]["distinct"] == sum(phase["graphs"] for phase in ran.seen["phases"]["phases"])
+
+
 COMPILED = """
 import torch
 import openhpu

@@ -20,7 +20,10 @@ def smi(tmp_path, environment, capfd):
     def run(*arguments, code=0, **variables):
         variables = {"OPENHPU_DEVICE_COUNT": "1", "OPENHPU_MEMORY_GB": "96"} | variables
         environment(OPENHPU_SMI_FOLDER=str(tmp_path), **variables)
-        assert cli.main(list(arguments)) == code
+        try:
+            assert cli.main(list(arguments)) == code
+        except SystemExit as ended:
+            assert ended.code == code
         out, err = capfd.readouterr()
         return out if code == 0 else err
 
@@ -128,6 +131,8 @@ def test_sections_and_lists(smi):
         (("-i", "0000:ff:00.0"), 2, "there are: 0000:09:00.0"),
         (("-r", "-i", "0000:09:00.0"), 1, "nothing to reset"),
         (("-p", "500"), 1, "no power limit"),
+        (("-l", "soon"), 2, "expected a number above 0 and below 10,000,000, got 'soon'"),
+        (("-lms", "nan"), 2, "expected a number above 0 and below 10,000,000, got 'nan'"),
     ],
 )
 def test_what_cannot_be_done(smi, arguments, code, text):
