@@ -16,6 +16,9 @@ class HPUGeneratorImpl final : public at::CPUGeneratorImpl {
     device_ = c10::Device(c10::kHPU, index);
     key_set_ = c10::DispatchKeySet(c10::DispatchKey::HPU);
   }
+  // PyTorch asks every device but the CPU for an offset when it copies or pickles a generator.
+  uint64_t get_offset() const override { return 0; }
+  void set_offset(uint64_t offset) override { TORCH_CHECK(offset == 0, "HPU Generator does not use offset"); }
 
  private:
   HPUGeneratorImpl* clone_impl() const override {

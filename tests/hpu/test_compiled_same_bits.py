@@ -1,5 +1,7 @@
 """A recipe has the bits of the graph's run node by node: the optimizers' updates, and arithmetic element by element."""
 
+import math
+
 import pytest
 import torch
 
@@ -150,6 +152,36 @@ def test_arithmetic(n):
         return [function(*operands) for function in ARITHMETIC.values()]
 
     assert_equal_bits(ARITHMETIC, *run_both_ways(prepare, run))
+
+
+# Quotients that round up to an integer, signs, and what is no number or has no quotient.
+DIVIDED = ((1, 0.1), (6, 0.2), (5, 0.05), (0.5, math.inf), (0.5, -math.inf), (-1, math.inf), (-7, 3), (7, -3),
+           (-6, 0.2), (0.0, 3), (-0.0, 3), (0.0, -3), (1, 0.0), (-1, 0.0), (0.0, 0.0), (math.inf, 2), (math.nan, 1),
+           (1, math.nan), (1e30, 7e25), (33333, 0.3), (-1e-20, 5), (-123, 0.7))  # fmt: skip
+DIVISIONS = {
+    "remainder": torch.remainder,
+    "floor": lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    "remainder, number": lambda x, y: x % 0.1,
+    "floor, number": lambda x, y: x // 0.1,
+    "remainder of a number": lambda x, y: -0.7 % y,
+    "floor of a number": lambda x, y: -0.7 // y,
+    "floor, one wider": lambda x, y: x // y[0].double(),
+    "floor of integers": lambda x, y: torch.arange(len(x), device=x.device) // y,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_floor_division_and_remainder(dtype):
+    """In vectors, and in what remains behind them. PyTorch's kernels agree in both for these numbers."""
+
+    def prepare():
+        return [x.repeat(5).to("hpu", dtype) for x in torch.tensor(DIVIDED, dtype=torch.float64).T]
+
+    def run(operands):
+        return [function(*operands) for function in DIVISIONS.values()]
+
+    found = run_both_ways(prepare, run)
+    assert_equal_bits(DIVISIONS, *([x.nan_to_num(12345) for x in results] for results in found))
 
 
 def test_sums_over_indices_are_added_in_order():

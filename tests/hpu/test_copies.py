@@ -76,6 +76,17 @@ def test_a_source_is_broadcast_and_what_does_not_fit_or_overlaps_is_refused_at_t
     torch.hpu.synchronize()  # nothing is pending
 
 
+def test_a_copy_of_a_view_onto_itself_does_nothing():
+    x = torch.arange(3.0, device="hpu").expand(2, 3)
+    for source in (x, x[:]):
+        x.copy_(source)
+    x[:] = x
+    with pytest.raises(RuntimeError, match="single memory location"):
+        x.copy_(x.flip(1))
+    z = torch.tensor([1 + 2j], device="hpu")
+    assert x.tolist() == [[0, 1, 2]] * 2 and z.copy_(z.conj()).tolist() == [1 - 2j]
+
+
 def test_conjugated_and_negated_views_are_resolved():
     x = torch.tensor([1 + 2j, 3 - 4j])
     assert torch.equal(x.conj().to("hpu").cpu(), x.conj())

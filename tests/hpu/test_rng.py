@@ -1,6 +1,8 @@
 """Random numbers are a function of a seed: Philox4x32-10, the element's number as counter, one seed per operator."""
 
+import copy
 import math
+import pickle
 import struct
 from functools import partial
 
@@ -242,9 +244,19 @@ def test_manual_seed_gives_both_devices_the_same_state_and_drawing_on_one_leaves
     assert not torch.equal(torch.hpu.get_rng_state(), host)
 
 
-def test_a_generator_can_be_cloned():
+COPIES = {
+    "clone_state": torch.Generator.clone_state,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda g: pickle.loads(pickle.dumps(g)),
+}
+
+
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+def test_a_generator_can_be_copied(copied):
     generator = torch.Generator(device="hpu").manual_seed(7)
-    other = generator.clone_state()
+    torch.rand(5, device="hpu", generator=generator)
+    other = copied(generator)
+    assert other.device == generator.device and other.initial_seed() == 7
     assert torch.equal(*(torch.rand(5, device="hpu", generator=g) for g in (other, generator)))
 
 

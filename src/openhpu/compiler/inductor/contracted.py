@@ -67,12 +67,6 @@ def _sigmoid_backward(grad: Tensor, y: Tensor) -> Tensor:
     return grad * (1 - y) * y
 
 
-def _remainder(x: Tensor, y: Any) -> Any:
-    if not isinstance(y, Tensor):
-        return NotImplemented
-    return _fma(-y, (x / y).floor(), x)
-
-
 def _power(x: Tensor, exponent: Any) -> Any:
     if exponent == 0.5:
         return x.sqrt()
@@ -91,7 +85,6 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     _aten.lerp.Tensor: _lerp,
     _aten.tanh_backward.default: _tanh_backward,
     _aten.sigmoid_backward.default: _sigmoid_backward,
-    _aten.remainder.Tensor: _remainder,
     _aten.pow.Tensor_Scalar: _power,
 }
 

@@ -20,6 +20,7 @@ from openhpu.compiler.inductor import (
     contracted,
     dropped_stores,
     fast_tanh,
+    floor_division,
     kernel_marks,
     own_operators,
     strides,
@@ -46,7 +47,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     from torch._inductor.decomposition import select_decomp_table
 
     own = fast_tanh.decompositions(contracted.decompositions(dict(select_decomp_table())))
-    return float8.decompositions(own)
+    return float8.decompositions(floor_division.decompositions(own))
 
 
 def options(graph: GraphModule, threads: int, output: Path) -> dict[str, Any]:

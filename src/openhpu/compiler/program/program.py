@@ -22,7 +22,7 @@ from openhpu.compiler.program.sizes import Symbols
 
 _RESERVED = {*keyword.kwlist, *dir(builtins), "torch", "recipe"}
 # Operators that PyTorch lets take a number for a tensor when they are called by their schema.
-_TAKE_NUMBERS = {"add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_"}
+_TAKE_NUMBERS = {"add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "floor_divide", "floor_divide_"}
 _WIDTH = 160  # beyond it, a call gets a line for each argument
 
 # Calls that the traced form makes and the readable form does not.
