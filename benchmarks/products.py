@@ -96,14 +96,8 @@ def products(rounds: int) -> list[Table]:
             found = in_turns(peers, rounds, calls)
             speeds = {name: Spread.of([operations / s / 1e9 for s in turns.done]) for name, turns in found.items()}
             better = min(("mkl", "onednn"), key=lambda rule: Spread.of(found[rule].done).median)
-            table.rows.append(
-                [
-                    "x".join(map(str, shape)),
-                    layout,
-                    *(speeds[name] for name in ("CPU", *RULES)),
-                    f"{speeds['auto'].median / speeds[better].median:.2f} {better}",
-                    f"{speeds['auto'].median / most:.2f}",
-                ]
-            )
+            auto = speeds["auto"].median
+            ratios = f"{auto / speeds[better].median:.2f} {better}", f"{auto / most:.2f}"
+            table.rows.append(["x".join(map(str, shape)), layout, *(speeds[name] for name in ("CPU", *RULES)), *ratios])
     _C.set_product_rule("auto")
     return [table]

@@ -64,11 +64,7 @@ def _warm_start(rounds: int) -> Table:
 
 def recording(rounds: int) -> list[Table]:
     """Costs, first steps, warm starts."""
-    return [
-        part("costs", _costs),
-        part("first steps", _first_steps, rounds),
-        part("warm start", _warm_start, rounds),
-    ]
+    return [part("costs", _costs), part("first steps", _first_steps, rounds), part("warm start", _warm_start, rounds)]
 
 
 _US = 1e6

@@ -24,8 +24,7 @@ def padded(function, wraps=False):
         positive = torch.where(index < 0, index + size, index) if wraps else index
         x = torch.cat([x, torch.zeros_like(x.narrow(dim, 0, 1) if size else x.new_zeros(with_one(x.shape, dim)))], dim)
         result = function(x, dim, torch.where(bad, size, positive), *others)
-        written = function.__name__ in WRITES
-        return result.narrow(dim, 0, size) if written else result
+        return result.narrow(dim, 0, size) if function.__name__ in WRITES else result
 
     return call
 

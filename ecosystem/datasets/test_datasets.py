@@ -50,8 +50,7 @@ def test_map_on_the_device():
 
 
 def test_loader():
-    loader = DataLoader(on_hpu(made().remove_columns(["text", "ragged"])), batch_size=6)
-    batches = list(loader)
+    batches = list(DataLoader(on_hpu(made().remove_columns(["text", "ragged"])), batch_size=6))
     assert [len(b["y"]) for b in batches] == [6, 6, 6, 2]
     assert all(value.device.type == "hpu" for batch in batches for value in batch.values())
     assert torch.cat([b["x"] for b in batches]).cpu().equal(made().with_format("torch")[:]["x"])
@@ -60,5 +59,4 @@ def test_loader():
 def test_written_from_device_tensors():
     """map() writes what a function returns, also if it lies on the device."""
     data = made().map(lambda rows: {"norm": torch.tensor(rows["x"], device="hpu").norm(dim=1)}, batched=True)
-    expected = torch.tensor(made()["x"][:]).norm(dim=1)
-    assert torch.tensor(data["norm"][:]).allclose(expected)
+    assert torch.tensor(data["norm"][:]).allclose(torch.tensor(made()["x"][:]).norm(dim=1))

@@ -37,27 +37,17 @@ def stable_diffusion(kind="StableDiffusionPipeline", **more):
 PIPELINES = {
     "ddpm": (lambda: diffusers.DDPMPipeline(make("UNet2D"), diffusers.DDPMScheduler()), {"num_inference_steps": 4}),
     "ddim": (lambda: diffusers.DDIMPipeline(make("UNet2D"), diffusers.DDIMScheduler()), {"num_inference_steps": 4}),
-    "dit": (
-        lambda: diffusers.DiTPipeline(make("DiT"), make("AutoencoderKL"), diffusers.DDIMScheduler()),
-        {"num_inference_steps": 3, "class_labels": [1, 2]},
-    ),
-    "stable diffusion": (
-        stable_diffusion, {"prompt": "a cat", "height": 16, "width": 16, "num_inference_steps": 4,
-                           "guidance_scale": 5.0},
-    ),
-    "stable diffusion, no guidance": (
-        stable_diffusion, {"prompt": ["a cat", "dog"], "height": 16, "width": 16, "num_inference_steps": 3,
-                           "guidance_scale": 1.0},
-    ),
-    "image to image": (
-        lambda: stable_diffusion("StableDiffusionImg2ImgPipeline"),
-        {"prompt": "a cat", "image": torch.full((1, 3, 16, 16), 0.3), "num_inference_steps": 6, "strength": 0.7},
-    ),
-    "control": (
-        lambda: stable_diffusion("StableDiffusionControlNetPipeline", controlnet=make("ControlNet")),
+    "dit": (lambda: diffusers.DiTPipeline(make("DiT"), make("AutoencoderKL"), diffusers.DDIMScheduler()),
+        {"num_inference_steps": 3, "class_labels": [1, 2]}),
+    "stable diffusion": (stable_diffusion,
+        {"prompt": "a cat", "height": 16, "width": 16, "num_inference_steps": 4, "guidance_scale": 5.0}),
+    "stable diffusion, no guidance": (stable_diffusion,
+        {"prompt": ["a cat", "dog"], "height": 16, "width": 16, "num_inference_steps": 3, "guidance_scale": 1.0}),
+    "image to image": (lambda: stable_diffusion("StableDiffusionImg2ImgPipeline"),
+        {"prompt": "a cat", "image": torch.full((1, 3, 16, 16), 0.3), "num_inference_steps": 6, "strength": 0.7}),
+    "control": (lambda: stable_diffusion("StableDiffusionControlNetPipeline", controlnet=make("ControlNet")),
         {"prompt": "a cat", "image": torch.full((1, 3, 16, 16), 0.3), "num_inference_steps": 3, "height": 16,
-         "width": 16},
-    ),
+         "width": 16}),
 }  # fmt: skip
 
 

@@ -98,8 +98,7 @@ def test_merging_and_disabling(name):
         model = adapted(name, device).eval()
         with model.disable_adapter():
             plain = model(ids(device)).logits
-        with_adapter = model(ids(device)).logits
-        return plain, with_adapter, model.merge_and_unload()(ids(device)).logits
+        return plain, model(ids(device)).logits, model.merge_and_unload()(ids(device)).logits
 
     with torch.no_grad():
         plain, with_adapter, _ = assert_same(results, **CLOSE)

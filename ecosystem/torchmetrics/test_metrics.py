@@ -36,8 +36,7 @@ def batches(name):
 
 def filled(name, device):
     metric = make(name, device)
-    steps = [metric(*moved(batch, device)) for batch in batches(name)]
-    return metric, steps
+    return metric, [metric(*moved(batch, device)) for batch in batches(name)]
 
 
 @pytest.mark.parametrize("name", METRICS)

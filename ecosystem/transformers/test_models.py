@@ -16,8 +16,7 @@ def test_forward(model):
         expected = tensors(make(model)(**arguments(model, "cpu")))
         on_device = make(model).to("hpu")
         for _ in range(2):  # learned, then submitted or recorded without waiting
-            found = tensors(on_device(**arguments(model, "hpu")))
-            same(found, expected, **CLOSE)
+            same(tensors(on_device(**arguments(model, "hpu"))), expected, **CLOSE)
     assert expected["loss"].isfinite()
 
 

@@ -110,18 +110,12 @@ FORMATS: dict[str, tuple[dict[str, Any], Callable[[torch.Tensor], tuple[Tensors,
         _compressed("int-quantized", _INT8 | _CHANNEL, _INT8 | _TOKEN), partial(_eight, kind="int8"),
     ),
     "compressed-tensors int4": (_compressed("pack-quantized", _INT4), partial(_four, kind="compressed")),
-    "modelopt fp8": (
-        {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]},
-        partial(_eight, kind="tensor", inputs=True),
-    ),
-    "awq": (
-        {"quant_method": "awq", "bits": 4, "group_size": _GROUP, "zero_point": True, "version": "gemm"},
-        partial(_four, kind="awq"),
-    ),
-    "gptq": (
-        {"quant_method": "gptq", "bits": 4, "group_size": _GROUP, "desc_act": False, "sym": False},
-        partial(_four, kind="gptq"),
-    ),
+    "modelopt fp8": ({"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]},
+        partial(_eight, kind="tensor", inputs=True)),
+    "awq": ({"quant_method": "awq", "bits": 4, "group_size": _GROUP, "zero_point": True, "version": "gemm"},
+        partial(_four, kind="awq")),
+    "gptq": ({"quant_method": "gptq", "bits": 4, "group_size": _GROUP, "desc_act": False, "sym": False},
+        partial(_four, kind="gptq")),
     "mxfp4": ({"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}, _mxfp4),
 }  # fmt: skip
 

@@ -44,8 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         logger=CSVLogger(args.folder),
         log_every_n_steps=5,
     )
-    data = Digits(batch_size=32)
-    trainer.fit(Classifier(), data)
+    trainer.fit(Classifier(), Digits(batch_size=32))
     accuracy = trainer.callback_metrics["accuracy"].item()
     if trainer.is_global_zero:
         print(f"{trainer.strategy.__class__.__name__} on {trainer.world_size}: accuracy {accuracy:.1%}")

@@ -7,9 +7,7 @@ from openhpu.compiler.client.manifest import Manifest
 from tests.attacks import KEYS, planted
 
 read = Manifest.from_json
-GUARD = {
-    "openhpu.compiler.client.manifest.Manifest.from_json": lambda text: dataclasses.replace(read(text), key=ANY),
-}
+GUARD = {"openhpu.compiler.client.manifest.Manifest.from_json": lambda text: dataclasses.replace(read(text), key=ANY)}
 
 
 def attack(folder):

@@ -21,8 +21,7 @@ def _build(module_input: Any, module_class: Any, dtype: torch.dtype, training: b
     """The module on the CPU, with the same initial numbers each time."""
     seed_all(3)
     inputs = module_input.constructor_input
-    module = module_class(*inputs.args, **inputs.kwargs)
-    return module.to(dtype=dtype).train(training)
+    return module_class(*inputs.args, **inputs.kwargs).to(dtype=dtype).train(training)
 
 
 def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -186,8 +186,7 @@ def test_messages_in_both_directions_at_once():
     equal(other, values(1 - rank, shape=(1 << 16,)))
     # Without waiting for the first before the second, too.
     sent = dist.isend(mine, 1 - rank)
-    received = dist.irecv(other.zero_(), 1 - rank)
-    received.wait()
+    dist.irecv(other.zero_(), 1 - rank).wait()
     sent.wait()
     equal(other, values(1 - rank, shape=(1 << 16,)))
 

@@ -54,8 +54,7 @@ def test_trains_as_on_the_cpu(options):
     rank, model = dist.get_rank(), make_model()
     expected = train(copy.deepcopy(model), "cpu", rank, **options)
     before = openhpu.counters()["collectives"]
-    found = train(model, "hpu", rank, **options)
-    same(found, expected)
+    same(train(model, "hpu", rank, **options), expected)
     assert openhpu.counters()["collectives"] - before >= 2 * 5
 
 

@@ -56,8 +56,7 @@ def test_each_kind_in_one_graph():
         x.fill_((rank + 1) * factor)
         graph.replay()
         assert together.tolist() == [factor, factor, 2 * factor, 2 * factor]
-        assert part.tolist() == [2 * factor] * 2
-        assert everywhere[0].tolist() == [factor] * 2
+        assert part.tolist() == [2 * factor] * 2 and everywhere[0].tolist() == [factor] * 2
         assert exchanged.tolist() == [factor * source for source, n in enumerate(parts, 1) for _ in range(n)]
         assert [each.tolist() for each in unequal] == [[factor], [2 * factor] * 2]
 
@@ -82,8 +81,7 @@ def test_functional_collectives_are_compiled():
     rank = dist.get_rank()
 
     def step(x):
-        y = functional.all_reduce(x * 2, "sum", dist.group.WORLD)
-        return y + 1
+        return functional.all_reduce(x * 2, "sum", dist.group.WORLD) + 1
 
     compiled = torch.compile(step, backend="hpu_backend", fullgraph=True)
     for value in (1.0, 5.0, 7.0):

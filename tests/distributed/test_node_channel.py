@@ -178,5 +178,4 @@ time.sleep(0.5)
 print(x.tolist())
 os._exit(0)
 """
-    printed = run_job(code)
-    assert "[4.0, 4.0, 4.0, 4.0]" in printed[1]
+    assert "[4.0, 4.0, 4.0, 4.0]" in run_job(code)[1]

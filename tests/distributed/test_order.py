@@ -86,8 +86,7 @@ def test_a_message_that_was_asked_about_is_waited_for():
 
 @ranks(2)
 def test_a_wait_for_the_device_waits_for_what_nobody_awaited():
-    rank = dist.get_rank()
-    x = torch.full((8,), float(rank + 1), device="hpu")
+    x = torch.full((8,), float(dist.get_rank() + 1), device="hpu")
     dist.all_reduce(x, async_op=True)
     torch.hpu.synchronize()
     assert x.tolist() == [3.0] * 8
@@ -121,11 +120,9 @@ def test_memory_is_free_again_after_the_wait():
 
 @ranks(2)
 def test_futures():
-    rank = dist.get_rank()
-    x = torch.full((4,), float(rank + 1), device="hpu")
+    x = torch.full((4,), float(dist.get_rank() + 1), device="hpu")
     future = dist.all_reduce(x, async_op=True).get_future()
-    halved = future.then(lambda f: [t / 2 for t in f.value()])
-    assert halved.wait()[0].tolist() == [1.5] * 4
+    assert future.then(lambda f: [t / 2 for t in f.value()]).wait()[0].tolist() == [1.5] * 4
 
 
 @ranks(2)

@@ -82,8 +82,7 @@ def build(tree: Path, changed: tuple[str, ...], objects: Path) -> str:
 
 def _library() -> Path:
     """The core that `make build` has made; there may be others, for another PyTorch."""
-    cache = (BUILD / "CMakeCache.txt").read_text()
-    torch = re.search("TORCH_ROOT:PATH=(.*)", cache)
+    torch = re.search("TORCH_ROOT:PATH=(.*)", (BUILD / "CMakeCache.txt").read_text())
     assert torch
     version = re.search(r"__version__ = '(\d+\.\d+)", (Path(torch[1]) / "version.py").read_text())
     assert version

@@ -128,8 +128,7 @@ def view(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     if kind == 0 and x.dim():
         x = x.select(i.c % x.dim(), 0) if x.shape[i.c % x.dim()] else x
     elif kind == 1 and x.dim():
-        n = x.shape[0]
-        x = x[i.c % (n + 1) :]
+        x = x[i.c % (x.shape[0] + 1) :]
     elif kind == 2 and x.dim():
         x = x[..., :: 1 + i.c % 3]
     elif kind == 3:
@@ -182,8 +181,7 @@ def take(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
 
 def put(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
     if x.dim() and x.shape[0] > 1:
-        index = torch.tensor([0, 1], device=m.device)
-        x.index_fill_(0, index[i.c % 2 :], i.b % 4)
+        x.index_fill_(0, torch.tensor([0, 1], device=m.device)[i.c % 2 :], i.b % 4)
 
 
 def join(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:

@@ -13,8 +13,7 @@ from .support import in_threads
 def thread_of_a_backward():
     """The thread on which a hook ran; the hook reads a value of the device."""
     seen = []
-    x = torch.ones(3, device="hpu", requires_grad=True)
-    y = x * 2
+    y = torch.ones(3, device="hpu", requires_grad=True) * 2
     y.register_hook(lambda grad: seen.append((threading.get_ident(), grad.sum().item())))
     y.sum().backward()
     ((thread, value),) = seen
@@ -64,8 +63,7 @@ def test_checkpointing_recomputes_with_the_same_random_numbers(reentrant):
         return x.grad
 
     expected = run(block)
-    actual = run(lambda x: checkpoint(block, x, use_reentrant=reentrant))
-    assert torch.equal(actual, expected)
+    assert torch.equal(run(lambda x: checkpoint(block, x, use_reentrant=reentrant)), expected)
     assert 0 < (expected == 0).sum().item() < 50
 
 

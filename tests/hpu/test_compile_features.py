@@ -95,8 +95,7 @@ def test_a_graph_around_a_compiled_model(counted):
 
 @pytest.mark.filterwarnings("ignore")  # Inductor's and Dynamo's own
 @pytest.mark.parametrize(
-    "optimizer, settings",
-    [(AdamW, {}), (AdamW, {"foreach": True, "capturable": True}), (SGD, {"momentum": 0.9})],
+    "optimizer, settings", [(AdamW, {}), (AdamW, {"foreach": True, "capturable": True}), (SGD, {"momentum": 0.9})]
 )
 def test_compiled_optimizers(optimizer, settings):
     parts = make("mlp", optimizer, **settings)

@@ -23,12 +23,8 @@ def write_views(x, y):
 
 
 def use_constants(x):
-    return (
-        x + torch.tensor([1.0, 2.0, 3.0, 4.0], device="hpu"),
-        torch.tensor(5.0),
-        x * torch.tensor(2.0),
-        x + TABLES["t"],
-    )
+    added = x + torch.tensor([1.0, 2.0, 3.0, 4.0], device="hpu")
+    return added, torch.tensor(5.0), x * torch.tensor(2.0), x + TABLES["t"]
 
 
 def change_layout(x):

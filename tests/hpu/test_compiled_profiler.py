@@ -13,8 +13,7 @@ def test_kernels_are_parts_of_their_recipe(tmp_path, counted):
 
     def step():
         y = (x @ x).relu().add(1)
-        z = (y @ x).softmax(1).sum()
-        return z.item()
+        return (y @ x).softmax(1).sum().item()
 
     expected = step()
     with profile(activities=BOTH) as compiling:
@@ -28,8 +27,7 @@ def test_kernels_are_parts_of_their_recipe(tmp_path, counted):
     assert any(e["name"].startswith("cpp_fused") for e in parts)
     assert all(traces.inside(e, recipe) for e in parts)
     assert sum(e["dur"] for e in parts) <= recipe["dur"]
-    lookup = traces.named(events, "cuda_runtime", "hpuRecipeLookup")[-1]
-    assert lookup["args"]["detail"] == "hit"
+    assert traces.named(events, "cuda_runtime", "hpuRecipeLookup")[-1]["args"]["detail"] == "hit"
     events = exported(compiling, tmp_path)
     (wait,) = traces.named(events, "cuda_runtime", "hpuWaitForCompiler")
     (compilation,) = traces.named(events, "cuda_runtime", "hpuCompile")

@@ -65,16 +65,11 @@ def test_aliases_of_inputs_and_of_what_the_graph_makes(compiled, counted):
 
 
 def test_random_numbers_are_those_of_the_nodes(compiled, counted):
-    names = sorted(DRAWS.keys() - LOOKING - NOT_NATIVE)
-
-    def draw(seed):
-        torch.manual_seed(seed)
-        return [DRAWS[name]() for name in names]
-
-    drawn = []
+    names, drawn = sorted(DRAWS.keys() - LOOKING - NOT_NATIVE), []
 
     def remember(seed=4):
-        drawn.append([t.clone() for t in draw(seed)])
+        torch.manual_seed(seed)
+        drawn.append([t.clone() for t in [DRAWS[name]() for name in names]])
         return drawn[-1]
 
     actual = compiled(remember)

@@ -56,12 +56,8 @@ CODE = """
         return openhpu.counters()["recipe_hits"] - hits
 
     cases = [
-        undescribed(),
-        patch.object(Service, "request", side_effect=FULL),
-        unreadable(),
-        answered(inputs=[SimpleNamespace(slot=0, dtype="no dtype")]),
-        answered(guards=[[]]),
-        answered(),
+        undescribed(), patch.object(Service, "request", side_effect=FULL), unreadable(),
+        answered(inputs=[SimpleNamespace(slot=0, dtype="no dtype")]), answered(guards=[[]]), answered(),
     ]
     for length, broken in enumerate(cases, 2):
         with broken:

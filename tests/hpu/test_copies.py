@@ -110,8 +110,7 @@ BYTES = torch.arange(48, dtype=torch.uint8).view(6, 8)
 
 
 def byte_for_byte(x, expected):
-    assert x.dtype == torch.bool
-    assert torch.equal(x.view(torch.uint8).cpu(), expected)
+    assert x.dtype == torch.bool and torch.equal(x.view(torch.uint8).cpu(), expected)
 
 
 @pytest.mark.parametrize("non_blocking", [False, True])

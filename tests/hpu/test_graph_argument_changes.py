@@ -86,10 +86,8 @@ CHANGED = {
     "attribute of a tensor": (lambda: with_attributes(tensor(1), m=0), lambda x, a: x * counted(a), r"args\[1\]"),
     "new attribute of a tensor": (lambda: [tensor(1)], tagged, r"args\[1\]\[0\]"),
     "gradient": (lambda: torch.zeros(2, device="hpu", requires_grad=True), gradient, r"args\[1\]"),
-    "overlapping memory": (
-        lambda: (a := torch.zeros(8, device="hpu"), (a[:6], a[2:]))[1],
-        lambda x, a: (a[0].add_(1), a[1].sum())[1], r"args\[1\]\[0\], which shares memory with args\[1\]\[1\]",
-    ),
+    "overlapping memory": (lambda: (a := torch.zeros(8, device="hpu"), (a[:6], a[2:]))[1],
+        lambda x, a: (a[0].add_(1), a[1].sum())[1], r"args\[1\]\[0\], which shares memory with args\[1\]\[1\]"),
 }  # fmt: skip
 
 # An argument, and a function that changes it in a way that a replay can repeat.
@@ -163,8 +161,7 @@ def test_tensors_that_stay_in_an_argument_are_the_caller_s():
     for k in (1, 2):
         given = {"m": m, "rows": [m]}
         result = function(tensor(k), given)
-        assert result is given
-        assert result["m"] is m is result["rows"][0]
+        assert result is given and result["m"] is m is result["rows"][0]
         assert result["y"].tolist() == [5 + k] * 2
 
 
@@ -174,8 +171,7 @@ def test_gradients_flow_through_what_is_put_into_an_argument():
         given = {}
         cached(tensor(k), given)
         given["y"].sum().backward()
-    assert cached.weight.grad.tolist() == [12, 12]
-    assert cached.graph_statistics()["hits"] == 2
+    assert cached.weight.grad.tolist() == [12, 12] and cached.graph_statistics()["hits"] == 2
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -60,22 +60,17 @@ def test_what_died_during_the_capture_has_no_memory(level):
 
 
 def test_host_values_are_kept_as_they_were(level):
-    x = torch.ones(3, device="hpu")
-    host = torch.tensor([1.0, 2, 3])
-    factor = torch.tensor(2.0)
+    x, host, factor = torch.ones(3, device="hpu"), torch.tensor([1.0, 2, 3]), torch.tensor(2.0)
 
     def work():
         x.copy_(host)
         return x * factor + torch.tensor(0.5, device="hpu")
 
     g, y = capture(work)
-    host.zero_()
-    factor.zero_()
-    x.zero_()
-    y.zero_()
+    for tensor in (host, factor, x, y):
+        tensor.zero_()
     g.replay()
-    assert x.tolist() == [1, 2, 3]
-    assert y.tolist() == [2.5, 4.5, 6.5]
+    assert x.tolist() == [1, 2, 3] and y.tolist() == [2.5, 4.5, 6.5]
 
 
 def test_other_threads_are_not_captured(level):
@@ -136,8 +131,7 @@ def test_each_replay_draws_what_an_ungraphed_run_would():
 def test_a_dry_run_changes_nothing(options, monkeypatch):
     if not options:
         monkeypatch.setenv("PT_HPUGRAPH_ENABLE_DRY_RUN", "1")
-    x = torch.ones(3, device="hpu")
-    total = torch.zeros((), device="hpu")
+    x, total = torch.ones(3, device="hpu"), torch.zeros((), device="hpu")
     torch.manual_seed(1)
     state = torch.hpu.get_rng_state()
     g = HPUGraph()
@@ -145,20 +139,17 @@ def test_a_dry_run_changes_nothing(options, monkeypatch):
         x.add_(1)
         total += x.sum()
         noise = torch.rand(3, device="hpu")
-    assert x.tolist() == [1, 1, 1]
-    assert total.item() == 0
+    assert x.tolist() == [1, 1, 1] and total.item() == 0
     assert torch.equal(torch.hpu.get_rng_state(), state)
     g.replay()
-    assert x.tolist() == [2, 2, 2]
-    assert total.item() == 6
+    assert x.tolist() == [2, 2, 2] and total.item() == 6
     torch.manual_seed(1)
     assert noise.tolist() == torch.rand(3, device="hpu").tolist()
 
 
 @pytest.mark.usefixtures("strict_indices")
 def test_an_error_of_a_replayed_operator_names_its_line():
-    x = torch.arange(6.0, device="hpu").view(3, 2)
-    rows = torch.tensor([0, 1], device="hpu")
+    x, rows = torch.arange(6.0, device="hpu").view(3, 2), torch.tensor([0, 1], device="hpu")
 
     def work():
         return x.index_select(0, rows)
@@ -183,8 +174,7 @@ def test_inputs_in_other_memory(level):
     assert g.get_user_input_match_indices() == [0, 1]
     a, b, c = torch.full((4,), 3.0, device="hpu"), torch.full((8,), 4.0, device="hpu")[::2], unused.clone()
     g.replayV3([a, b, c])
-    assert z.tolist() == [34] * 4
-    assert x.tolist() == [1] * 4
+    assert z.tolist() == [34] * 4 and x.tolist() == [1] * 4
     g.replayV2([x], [torch.full((4,), 7.0, device="hpu")])
     assert z.tolist() == [74] * 4  # b was copied to y, being laid out in another way
     for given, error, text in (

@@ -141,9 +141,7 @@ def number_in_training():
 
 def forward_twice():
     f = make_graphed(nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)).to("hpu"), (ones(2, 4),))
-    first = f(ones(2, 4)).sum()
-    second = f(ones(2, 4, value=2.0)).sum()
-    (first + second).backward()
+    (f(ones(2, 4)).sum() + f(ones(2, 4, value=2.0)).sum()).backward()
 
 
 def value_read_later():
@@ -200,8 +198,7 @@ def read_before_the_next_call():
 
 def clones():
     f = wrap_function(lambda x: (x * 2)[1:])
-    kept = [f(ones(4, value=float(k))).clone() for k in range(3)]
-    return [one.tolist() for one in kept]
+    return [one.tolist() for one in [f(ones(4, value=float(k))).clone() for k in range(3)]]
 
 
 def key_value_cache():
@@ -246,8 +243,7 @@ def by_hand():
 
 def training(graph):
     torch.manual_seed(3)
-    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 2)).to("hpu")
-    model = graph(model)
+    model = graph(nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 2)).to("hpu"))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     losses = []
     for _ in range(3):

@@ -73,10 +73,9 @@ def test_wrong_uses():
     g.capture_begin()
     assert torch.hpu.is_current_stream_capturing()
     y = x + 1
-    with pytest.raises(RuntimeError, match="already in progress"):
-        other.capture_begin()
-    with pytest.raises(RuntimeError, match="already in progress"), graph(other):
-        pass
+    for begin in (other.capture_begin, graph(other).__enter__):
+        with pytest.raises(RuntimeError, match="already in progress"):
+            begin()
     with pytest.raises(RuntimeError, match="this HPUGraph is capturing already"):
         g.capture_begin()
     g.capture_end()
@@ -112,10 +111,8 @@ def test_ending_elsewhere():
     g = HPUGraph()
     g.capture_begin()
     x.add_(1)
-    with (
-        torch.hpu.stream(torch.hpu.Stream()),
-        pytest.raises(RuntimeError, match="End it on the stream on which it began"),
-    ):
+    elsewhere = pytest.raises(RuntimeError, match="End it on the stream on which it began")
+    with torch.hpu.stream(torch.hpu.Stream()), elsewhere:
         g.capture_end()
     g = HPUGraph()
     g.capture_begin()

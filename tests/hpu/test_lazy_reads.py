@@ -95,14 +95,12 @@ def test_a_copy_from_the_host_into_a_recorded_tensor_comes_after_what_reads_it(c
             x.copy_(torch.tensor([9.0, 8, 7, 6]))
             x[2:].copy_(torch.tensor([1.0, 2]))
             after = x + 1
-        assert before.tolist() == [3.0] * 4
-        assert after.tolist() == [10.0, 9, 2, 3]
+        assert before.tolist() == [3.0] * 4 and after.tolist() == [10.0, 9, 2, 3]
     assert work["copies_h2d"] == 2 and work["ops_recorded"] >= 4
 
 
 def test_pinned_copies_into_and_out_of_graph_members():
-    out = torch.zeros(4).pin_memory()
-    source = torch.arange(4.0).pin_memory()
+    out, source = torch.zeros(4).pin_memory(), torch.arange(4.0).pin_memory()
     for round_ in range(3):
         x = torch.zeros(4, device="hpu") + round_
         x.add_(source.to("hpu", non_blocking=True))

@@ -55,8 +55,7 @@ def additions(x, number):
 
 
 def test_the_number_of_steps_on_their_way_is_bounded(gate):
-    x = torch.zeros(16, device="hpu")
-    step = additions(x, 300)
+    step = additions(x := torch.zeros(16, device="hpu"), 300)
     gate.patience = 0.5
     with pytest.raises(AssertionError, match="the host waited"), gate:
         for _ in range(20):
@@ -66,8 +65,7 @@ def test_the_number_of_steps_on_their_way_is_bounded(gate):
 
 def test_a_script_is_as_far_ahead_as_in_eager_mode(gate):
     """By 4096 operators."""
-    x = torch.zeros(16, device="hpu")
-    step = additions(x, 100)
+    step = additions(x := torch.zeros(16, device="hpu"), 100)
     with gate:
         for _ in range(34):  # a host that waits for the device fails here
             step()

@@ -201,8 +201,7 @@ def test_they_are_counted_and_reported_with_their_line():
         for _ in range(3):
             x.index_select(0, index)
     number = line() - 1
-    assert watched.counted == 12
-    assert sum(e.params["indices"] for e in watched.events) == 12
+    assert watched.counted == 12 and sum(e.params["indices"] for e in watched.events) == 12
     assert sum(e.params["padding"] for e in watched.events) == 6
     assert {(e.params["op"], *e.site) for e in watched.events} == {("aten::index_select", __file__, number)}
     (warning,) = watched.warnings

@@ -11,8 +11,7 @@ def test_pin_memory_makes_a_pinned_copy():
     x = torch.arange(5.0)
     assert not x.is_pinned()
     pinned = x.pin_memory()
-    assert pinned.is_pinned()
-    assert pinned.device.type == "cpu"
+    assert pinned.is_pinned() and pinned.device.type == "cpu"
     assert torch.equal(pinned, x)
     assert pinned.pin_memory().data_ptr() == pinned.data_ptr()
     made = torch.empty(3, pin_memory=True), torch.zeros(3, pin_memory=True), torch.empty_like(x, pin_memory=True)
@@ -56,9 +55,10 @@ def test_a_pinned_source_is_read_when_the_copy_runs(gate):
     assert y.tolist() == [3.0] * 10
 
 
-def test_a_blocking_copy_from_pinned_memory_may_be_overwritten_at_once():
-    source = torch.ones(1 << 20).pin_memory()
-    y = source.to("hpu")
+@pytest.mark.parametrize("pinned", [False, True])
+def test_a_large_source_may_change_after_a_copy_from_pageable_memory_and_a_blocking_one(pinned):
+    source = torch.ones(1 << 20, pin_memory=pinned)
+    y = source.to("hpu", non_blocking=not pinned)
     source.zero_()
     assert y.sum().item() == 1 << 20
 

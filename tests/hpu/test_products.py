@@ -102,8 +102,7 @@ def test_every_form(rule, name, sizes):
 @pytest.mark.parametrize("dim", [2, 3])
 def test_every_layout(rule, dim, left, right):
     self, a, b = drawn(dim, LARGE)
-    name = "addmm" if dim == 2 else "baddbmm"
-    check(FORMS[name][1], (self, LAYOUTS[left](a), LAYOUTS[right](b)))
+    check(FORMS["addmm" if dim == 2 else "baddbmm"][1], (self, LAYOUTS[left](a), LAYOUTS[right](b)))
 
 
 @pytest.mark.parametrize("rows", [1, 3, 15])

@@ -85,8 +85,7 @@ def test_tables_have_columns_of_the_device(model):
     averages = prof.key_averages()
     for column in ("hpu_time_total", "self_hpu_time_total", "device_time_total", "self_cpu_time_total"):
         text = averages.table(sort_by=column, row_limit=5)
-        assert "Self HPU" in text
-        assert "HPU total" in text
+        assert "Self HPU" in text and "HPU total" in text
     everything = next(e for e in averages if e.key == "everything" and e.device_type == DeviceType.CPU)
     assert everything.device_time_total > 0
     total = sum(e.self_device_time_total for e in averages if e.device_type == DeviceType.HPU)
@@ -99,8 +98,7 @@ def test_tables_have_columns_of_the_device(model):
 
 
 def test_copies_have_bytes(profiled):
-    source = torch.ones(1024)
-    _, events = profiled(lambda: source.to("hpu").cpu())
+    _, events = profiled(lambda: torch.ones(1024).to("hpu").cpu())
     for name in ("Memcpy HtoD", "Memcpy DtoH"):
         (copy,) = traces.named(events, "gpu_memcpy", name)
         assert copy["args"]["bytes"] == 4096
@@ -118,8 +116,7 @@ def test_streams_are_tracks(profiled):
             x.add_(1)
 
     first, second = traces.named(profiled(work)[1], "kernel")
-    assert first["tid"] == 0
-    assert second["tid"] == other.stream_id != 0
+    assert first["tid"] == 0 and second["tid"] == other.stream_id != 0
 
 
 def test_the_last_name_of_the_device_is_its_own(model, profiled):
@@ -128,8 +125,7 @@ def test_the_last_name_of_the_device_is_its_own(model, profiled):
     if torch.__version__ < (2, 14):
         assert others, "kineto names it too"
     last = max(names, key=lambda e: e["ts"])  # readers that sort by time show this one
-    assert last["args"]["name"] == "HPU 0"
-    assert names.count(last) == 1
+    assert last["args"]["name"] == "HPU 0" and names.count(last) == 1
 
 
 def test_ranges_are_on_the_device(model, profiled):
@@ -159,8 +155,7 @@ def test_waits_and_fallbacks_are_on_the_host(profiled):
 def test_everything_at_once(model, profiled, memory):
     def work():
         model()
-        made = torch.empty(1 << 16, device="hpu").fill_(1)
-        made.cpu()
+        torch.empty(1 << 16, device="hpu").fill_(1).cpu()
 
     every = dict.fromkeys(("record_shapes", "with_stack", "with_modules", "with_flops"), True)
     prof, events = profiled(work, profile_memory=memory, **every)

@@ -133,9 +133,8 @@ def _other(value, sizes):
 
 
 def _trace(module, args, named):
-    if named:
-        return torch.jit.trace(module, example_kwarg_inputs=named, check_trace=False)
-    return torch.jit.trace(module, args, check_trace=False)
+    given = {"example_kwarg_inputs": named} if named else {"example_inputs": args}
+    return torch.jit.trace(module, check_trace=False, **given)
 
 
 # PyTorch's samples of fractional pooling have a dtype that the modules refuse.

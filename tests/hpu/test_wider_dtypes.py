@@ -33,8 +33,7 @@ def test_what_is_written_in_place_and_to_out():
     x = torch.full((4,), 2.0).to(torch.float8_e4m3fn).to("hpu")
     view = x[1:3]
     for _ in range(3):
-        same = view.mul_(2)
-        assert same is view
+        assert view.mul_(2) is view
     assert x.float().tolist() == [2, 16, 16, 2]
     out = torch.empty(0, dtype=torch.float8_e4m3fn, device="hpu")
     for _ in range(2):
@@ -121,8 +120,7 @@ def test_a_known_call_does_not_wait(gate, counted):
 
 
 def test_calls_whose_dtype_has_a_kernel_are_not_widened():
-    x = torch.full((), 16777217, dtype=torch.int64, device="hpu")
-    assert (x + 1).item() == 16777218
+    assert (torch.full((), 16777217, dtype=torch.int64, device="hpu") + 1).item() == 16777218
     y = torch.tensor(1e-30, dtype=torch.float64, device="hpu")
     assert (y * y).item() == 1e-30 * 1e-30
 
@@ -130,8 +128,7 @@ def test_calls_whose_dtype_has_a_kernel_are_not_widened():
 def test_operators_of_gpus_and_gaudis():
     x = torch.ones(4000, device="hpu", requires_grad=True)
     out, mask = torch._fused_dropout(x, 0.25)
-    assert mask.dtype is torch.uint8
-    assert 800 < mask.sum().item() < 1200
+    assert mask.dtype is torch.uint8 and 800 < mask.sum().item() < 1200
     assert torch.equal(out.detach().cpu(), mask.cpu() * 4.0)
     out.sum().backward()
     assert torch.equal(x.grad, mask * 4.0)

@@ -143,14 +143,11 @@ def test_gathers_of_short_rows_cost_more():
 
 def test_engines_overlap_and_wait_for_their_inputs():
     a, x = made(4096, 4096), made(4096, 4096)
-    apart = record(lambda: (a @ a, x.sin()), steps=1)
-    found = kernels(apart)
-    line = cost.schedule(apart.nodes, found, GAUDI2, IDEAL)
-    assert line.seconds == pytest.approx(max(one.seconds for one in found) + GAUDI2.graph_launch)
-    after = record(lambda: (a @ x).sin(), steps=1)
-    found = kernels(after)
-    line = cost.schedule(after.nodes, found, GAUDI2, IDEAL)
-    assert line.seconds == pytest.approx(sum(one.seconds for one in found) + GAUDI2.graph_launch)
+    for step, whole in ((lambda: (a @ a, x.sin()), max), (lambda: (a @ x).sin(), sum)):
+        recording = record(step, steps=1)
+        found = kernels(recording)
+        line = cost.schedule(recording.nodes, found, GAUDI2, IDEAL)
+        assert line.seconds == pytest.approx(whole(one.seconds for one in found) + GAUDI2.graph_launch)
 
 
 def test_eager_mode_pays_for_each_launch():

@@ -31,8 +31,7 @@ def run(tmp_path):
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: openhpu-predict\nVersion: 0\n")
     (info / "entry_points.txt").write_text(ENTRIES)
-    folders = (info.parent, ROOT / "openhpu-predict" / "src", ROOT / "src")
-    path = ":".join(map(str, folders))
+    path = ":".join(map(str, (info.parent, ROOT / "openhpu-predict" / "src", ROOT / "src")))
 
     def start(*arguments, **variables):
         more = {"PYTHONPATH": path, "PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off", **variables}

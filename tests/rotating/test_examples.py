@@ -42,8 +42,7 @@ def test_example(call, tmp_path):
         command += ["--folder", str(tmp_path)] if path.endswith("digits.py") else []
     else:
         command = [sys.executable, "-m", path.removesuffix(".py").replace("/", "."), *arguments]
-    environment = environment_of(tmp_path, **variables)
-    done = run(command, tmp_path, cwd=tmp_path, environment=environment)
+    done = run(command, tmp_path, cwd=tmp_path, environment=environment_of(tmp_path, **variables))
     assert done.code == 0, (done.output + done.errors)[-4000:]
     assert any(word in done.output for word in ("accuracy", "validation loss", "agree")), done.output
 

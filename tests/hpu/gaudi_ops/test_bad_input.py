@@ -101,10 +101,8 @@ CALLS = {
     "moe w2": (r"w2\[0\]", lambda: moe(w2=[o(8, 5)])),
     "moe w3": (r"w3\[0\]", lambda: moe(w3=[o(8, 4)])),
     "moe w3 dtype": (r"w1\[0\]", lambda: moe(w1=[o(8, 4, dt=BF16)])),
-    "moe fused odd": (
-        r"w12\[0\]",
-        lambda: ops.mixture_of_experts(o(2, 8), i(2, 2), o(2, 2), [o(8, 9)], [o(4, 8)], False, "silu", 0, 0),
-    ),
+    "moe fused odd": (r"w12\[0\]",
+        lambda: ops.mixture_of_experts(o(2, 8), i(2, 2), o(2, 2), [o(8, 9)], [o(4, 8)], False, "silu", 0, 0)),
     "moe list": (r"w2", lambda: moe(w2=[o(8, 4)] * 2)),
     "moe int hidden": (r"hidden_states", lambda: moe(x=i(2, 8))),
     "tri dims": (r"start_end", lambda: ops.scaled_masked_triangular_softmax(o(4), i(2, 2), 1.0, 1, False, 0)),

@@ -10,8 +10,7 @@ ops = torch.ops.hpu
 
 def packed(numbers):
     """int32 that hold eight numbers of 4 bits each, the first in the lowest bits."""
-    parts = (numbers.long() & 0xF).unflatten(-1, (-1, 8)) << torch.arange(0, 32, 4)
-    total = parts.sum(-1)
+    total = ((numbers.long() & 0xF).unflatten(-1, (-1, 8)) << torch.arange(0, 32, 4)).sum(-1)
     return torch.where(total >= 2**31, total - 2**32, total).to(torch.int32)
 
 

@@ -15,8 +15,7 @@ def test_a_seed_says_it_all(native, everywhere):
     def work(s):
         return ops.habana_rand(s, [100]), ops.habana_randint(s, 0, 1000, [100])
 
-    first = everywhere(work, seed(3))
-    second = native(work, seed(4))
+    first, second = everywhere(work, seed(3)), native(work, seed(4))
     assert all(not torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 

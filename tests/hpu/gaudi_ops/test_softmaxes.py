@@ -63,8 +63,7 @@ def test_blocks_add_up_to_the_attention_of_their_sequence(everywhere):
 
     def work(attn, bias, value, groups):
         e, maximum, sums = ops.block_softmax(attn, bias, groups)
-        adjustment = ops.block_softmax_adjustment(maximum, sums, groups, 2, [5, 2, 1, 1, 1])
-        return (e @ value) * adjustment
+        return (e @ value) * ops.block_softmax_adjustment(maximum, sums, groups, 2, [5, 2, 1, 1, 1])
 
     y = everywhere(work, attn, bias, value, groups).double()
     for sequence in (0, 1):

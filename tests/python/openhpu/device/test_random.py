@@ -6,8 +6,7 @@ import torch
 
 def test_states_restore(hpu):
     state = hpu.get_rng_state()
-    assert state.device.type == "cpu"
-    assert state.dtype == torch.uint8
+    assert state.device.type == "cpu" and state.dtype == torch.uint8
     first = torch.rand(5, device="hpu")
     hpu.set_rng_state(state)
     assert torch.equal(first, torch.rand(5, device="hpu"))
@@ -33,8 +32,7 @@ def test_philox_states(hpu):
     torch.manual_seed(5)
     hpu.set_rng_ctx("philox")
     try:
-        state = hpu.get_rng_state()
-        assert struct.unpack("<QQ", bytes(state.tolist())) == (5, 0)
+        assert struct.unpack("<QQ", bytes(hpu.get_rng_state().tolist())) == (5, 0)
         moved = torch.frombuffer(bytearray(struct.pack("<QQ", 5, 8)), dtype=torch.uint8)
         hpu.set_rng_state(moved)
         assert torch.equal(hpu.get_rng_state(), moved)

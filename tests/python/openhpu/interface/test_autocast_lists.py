@@ -69,5 +69,4 @@ def test_fake_tensors_before_the_first_operator_are_cast(script, enter):
             {enter}
             print((x @ x).dtype)
         """
-    result = script(code)
-    assert result.out == "torch.bfloat16"
+    assert script(code).out == "torch.bfloat16"

@@ -51,5 +51,4 @@ def test_graphs_are_counted_and_forgotten(script):
         htdebug._clear_jit_cache()
         print(htdebug._get_jit_cache_size(), y.tolist())
         """
-    result = script(code, PT_HPU_LAZY_MODE="1")
-    assert result.out.splitlines() == ["1", "0 [2.0, 2.0, 2.0, 2.0]"]
+    assert script(code, PT_HPU_LAZY_MODE="1").out.splitlines() == ["1", "0 [2.0, 2.0, 2.0, 2.0]"]

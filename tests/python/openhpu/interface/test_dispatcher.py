@@ -40,5 +40,4 @@ def test_process_events(script):
         torch.ones(1, device="hpu")
         ht.core.mark_step()
         """
-    result = script(code)
-    assert result.out.splitlines() == ["DEVICE_ACQUIRED", "MARK_STEP", "PROCESS_EXIT"]
+    assert script(code).out.splitlines() == ["DEVICE_ACQUIRED", "MARK_STEP", "PROCESS_EXIT"]

@@ -79,8 +79,7 @@ def test_what_was_adopted_is_found(cache, tmp_path):
     assert cache.find(KEYS[1]) is None
     assert cache.path.stat().st_mode & 0o777 == 0o700
     assert names(cache) == [KEYS[0]]
-    again = DiskCache(cache.path)
-    assert again.find(KEYS[0]) == (manifest, cache.path / KEYS[0])
+    assert DiskCache(cache.path).find(KEYS[0]) == (manifest, cache.path / KEYS[0])
     cache.adopt(folder, KEYS[0])  # replaces it
     assert cache.find(KEYS[0]) and names(cache) == [KEYS[0]]
 

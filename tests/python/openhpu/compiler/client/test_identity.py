@@ -35,22 +35,10 @@ def test_the_same_has_the_same_key(made_by):
     assert key() == made_by
 
 
-def test_another_compiler(made_by, tmp_path, monkeypatch):
-    monkeypatch.setenv("CXX", str(compiler(tmp_path / "other")))
-    assert key() != made_by
-    monkeypatch.setenv("CXX", str(tmp_path / "none"))
-    assert key() != made_by
-
-
 def test_another_version_of_the_compiler(made_by, tmp_path):
     status = (tmp_path / "c++").stat()
     compiler(tmp_path / "c++", "echo 'c++ 1.1'")
     os.utime(tmp_path / "c++", ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert key() != made_by
-
-
-def test_another_build_of_the_compiler(made_by, tmp_path):
-    os.utime(tmp_path / "c++", (1, 1))
     assert key() != made_by
 
 
@@ -66,27 +54,28 @@ def test_a_link_that_leads_to_another_compiler(made_by, tmp_path, monkeypatch):
     assert key() != made_by
 
 
-@pytest.mark.parametrize("name", ["CPATH", "LIBRARY_PATH", "AOT_INDUCTOR_DEBUG_COMPILE"])
-def test_other_options_of_the_compiler(made_by, monkeypatch, name):
-    monkeypatch.setenv(name, "/a")
-    assert key() != made_by
-
-
 OURS = "openhpu.compiler.client.identity."
+PARTS = {
+    OURS + "_machine.recipe_calls": "0", OURS + "vector_isa": lambda: "other", OURS + "_compiler": lambda: "other",
+    **dict.fromkeys(("torch.__version__", "torch.version.git_version", "torch.version.cuda"), "1.0"),
+    "torch.__config__.show": lambda: "BLAS_INFO=other",
+}  # fmt: skip
+# Another compiler, other options of it, another core, PyTorch or processor.
+OTHERS = {
+    "compiler": lambda patch, folder: patch.setenv("CXX", str(compiler(folder / "other"))),
+    "no compiler": lambda patch, folder: patch.setenv("CXX", str(folder / "none")),
+    "build of the compiler": lambda patch, folder: os.utime(folder / "c++", (1, 1)),
+    **{
+        name: lambda patch, _, name=name: patch.setenv(name, "/a")
+        for name in ("CPATH", "LIBRARY_PATH", "AOT_INDUCTOR_DEBUG_COMPILE")
+    },
+    **{name: lambda patch, _, name=name: patch.setattr(name, PARTS[name]) for name in PARTS},
+}
 
 
-@pytest.mark.parametrize(
-    ("part", "other"),
-    [
-        (OURS + "_machine.recipe_calls", "0"),
-        (OURS + "vector_isa", lambda: "AVX512 other"),
-        (OURS + "_compiler", lambda: "other"),
-        *((f"torch.{name}", "1.0") for name in ("__version__", "version.git_version", "version.cuda")),
-        ("torch.__config__.show", lambda: "BLAS_INFO=other"),
-    ],
-)
-def test_another_core_or_pytorch_or_processor(made_by, monkeypatch, part, other):
-    monkeypatch.setattr(part, other)
+@pytest.mark.parametrize("what", OTHERS)
+def test_what_is_another_has_another_key(made_by, tmp_path, monkeypatch, what):
+    OTHERS[what](monkeypatch, tmp_path)
     assert key() != made_by
 
 

@@ -173,8 +173,7 @@ def test_a_cache_that_cannot_be_used_costs_a_warning(tmp_path, monkeypatch):
 def test_what_cannot_be_sent_fails(service):
     service.ask(1, description(sites={1: lambda: None}))
     service.ask(2, {"nonsense": 1})
-    assert "pickle" in service.failed[1]
-    assert "KeyError" in service.failed[2]
+    assert "pickle" in service.failed[1] and "KeyError" in service.failed[2]
     assert service._process is None
 
 

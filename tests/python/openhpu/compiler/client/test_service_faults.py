@@ -285,8 +285,7 @@ def test_a_full_disk_of_the_service_at_each_write(fake, tmp_path, monkeypatch, f
         assert not service.recipes and service.failed.keys() == {0, 1, 2}
         for message in service.failed.values():
             assert message == "as it should" or "No space left on device" in message
-        texts = {str(warning.message) for warning in caught}
-        assert len(texts) == len(caught)
+        assert len({str(warning.message) for warning in caught}) == len(caught)
         if not disk.hits:
             assert number > 2
             return

@@ -24,11 +24,8 @@ def distributions(f32, f64, bf16, f16, i64, i32, p, rate, seeds):
     out.append(ops.random_(torch.empty_like(i64), next(seed), 0))
     out.append(ops.bernoulli_.Tensor(torch.empty_like(f32), next(seed), p))
     out.append(ops.randperm.generator_out(torch.empty(100, dtype=torch.int64), next(seed)))
-    out += [
-        ops.poisson(rate, next(seed)),
-        ops.binomial(rate.floor(), next(seed), p),
-        ops._standard_gamma(rate, next(seed)),
-    ]
+    out += [ops.poisson(rate, next(seed)), ops.binomial(rate.floor(), next(seed), p)]
+    out.append(ops._standard_gamma(rate, next(seed)))
     for t in (f32, f64, bf16, f32.t()):
         out += ops.native_dropout(t, next(seed), 0.3)
     noise = torch.empty_like(f32)
@@ -62,16 +59,13 @@ def test_every_distribution(compiled):
 
 def test_numbers_that_vary(compiled):
     def script(x, seeds):
-        out = [
+        return [
             ops.uniform_(torch.empty_like(x), seeds[0], -1.25, 3.5),
             ops.normal_(torch.empty_like(x), seeds[1], 1.25, 3.5),
-        ]
-        out += ops.native_dropout(x, seeds[2], 0.3125)
-        out += [
+            *ops.native_dropout(x, seeds[2], 0.3125),
             ops.exponential_(torch.empty_like(x), seeds[3], 3.5),
             ops.bernoulli_.float(torch.empty_like(x), seeds[4], 0.3125),
         ]
-        return out
 
     seeds = [71, 72, 73, 74, 75, 1.25, -1.25, 3.5, 0.3125]
     recorder, description = record(script, [torch.randn(50, 20)], seeds)

@@ -27,8 +27,7 @@ def test_a_formula_is_read_and_written(symbols):
 def test_arithmetic_keeps_the_formula(symbols):
     n0, n1 = symbols.size("n0"), symbols.size("n1")
     assert (2 * n0 * n1 + 1 - n0).text == "2*n0*n1-n0+1"
-    assert math.prod((n0, 4, n1)).text == "4*n0*n1"
-    assert sum([n0, n0, 1]).text == "2*n0+1"
+    assert math.prod((n0, 4, n1)).text == "4*n0*n1" and sum([n0, n0, 1]).text == "2*n0+1"
     assert (64 * n0 * n1 // n1).text == "64*n0"
     assert (64 * n0) // 16 == 4 * n0 and (64 * n0) % 16 == 0
     assert not isinstance(n0 - n0, Size)

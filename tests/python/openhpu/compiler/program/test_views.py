@@ -138,8 +138,7 @@ def test_other_dtypes():
 
 
 def test_dtype_that_straddles_elements_is_refused():
-    base = flat(torch.int64, 8, 64)
-    assert view_steps(base, flat(torch.float32, 12, 20))
+    assert view_steps(flat(torch.int64, 8, 64), flat(torch.float32, 12, 20))
     with pytest.raises(ValueError, match="int64"):
         view_steps(flat(torch.float32, 4, 8), flat(torch.int64, 8, 16))
     with pytest.raises(ValueError, match="gaps"):

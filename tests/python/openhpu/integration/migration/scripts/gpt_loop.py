@@ -41,12 +41,8 @@ class Block(nn.Module):
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.tokens, self.places, self.blocks = (
-            nn.Embedding(128, 16),
-            nn.Embedding(8, 16),
-            nn.Sequential(Block(), Block()),
-        )
-        self.head = nn.Linear(16, 128, bias=False)
+        self.tokens, self.places = nn.Embedding(128, 16), nn.Embedding(8, 16)
+        self.blocks, self.head = nn.Sequential(Block(), Block()), nn.Linear(16, 128, bias=False)
 
     def forward(self, x, y):
         place = torch.arange(0, x.size(1), dtype=torch.long, device=x.device)

@@ -29,10 +29,8 @@ criterion = nn.CrossEntropyLoss().to(device)
 optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9, weight_decay=1e-4)
 images, target = torch.randn(4, 8, 3, 16, 16), torch.randint(10, (4, 8))
 for step in range(4):
-    x, y = (
-        images[step].to(device, non_blocking=True),
-        target[step].cuda(gpu, non_blocking=True) if gpu is not None else target[step],
-    )
+    x = images[step].to(device, non_blocking=True)
+    y = target[step].cuda(gpu, non_blocking=True) if gpu is not None else target[step]
     output = model(x)
     loss = criterion(output, y)
     with torch.no_grad():
@@ -48,8 +46,7 @@ checkpoint = torch.load("checkpoint.pth.tar", map_location=loc)
 model.load_state_dict(checkpoint["state_dict"])
 optimizer.load_state_dict(checkpoint["optimizer"])
 if gpu is not None:
-    print_memory = torch.cuda.memory_allocated(), torch.cuda.max_memory_reserved()
-    assert all(print_memory)
+    assert torch.cuda.memory_allocated() and torch.cuda.max_memory_reserved()
     torch.cuda.empty_cache()
 model.eval()
 print(f"{criterion(model(images[0].to(device)), target[0].to(device)).item():.4f}")
