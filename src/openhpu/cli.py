@@ -120,14 +120,13 @@ def _calibrate() -> int:
 
 def _print_environment(only_set: bool, as_json: bool) -> int:
     """Returns 1 if a value is not allowed: the device would refuse to load."""
-    import dataclasses
     import json
 
     from openhpu.settings import in_force
 
     rows = in_force.in_force()
     if as_json:
-        print(json.dumps([dataclasses.asdict(row) for row in rows if not only_set or row.state != "default"], indent=1))
+        print(json.dumps([row._asdict() for row in rows if not only_set or row.state != "default"], indent=1))
     else:
         print(in_force.table(rows, only_set))
     return int(any(row.state == "invalid" for row in rows))
