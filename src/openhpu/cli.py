@@ -122,13 +122,12 @@ def _calibrate() -> int:
 
 def _print_environment(only_set: bool, as_json: bool) -> int:
     """Returns 1 if a value is not allowed: the device would refuse to load."""
-    import dataclasses
     import json
 
     from openhpu.settings import in_force
 
     rows = in_force.in_force()
-    chosen = [dataclasses.asdict(row) for row in rows if not only_set or row.state != "default"]
+    chosen = [row._asdict() for row in rows if not only_set or row.state != "default"]
     invalid = int(any(row.state == "invalid" for row in rows))
     write_output("openhpu env", json.dumps(chosen, indent=1) if as_json else in_force.table(rows, only_set), invalid)
     return invalid

@@ -19,17 +19,11 @@ __all__ = [
 ]  # fmt: skip
 
 _TITLES = {
-    "Limit": "capacity",
-    "InUse": "in use",
-    "MaxInUse": "peak in use",
-    "MaxAllocSize": "largest allocation",
-    "NumAllocs": "allocations",
-    "NumFrees": "frees",
-    "ActiveAllocs": "live allocations",
-    "TotalSystemAllocs": "reservations made",
-    "TotalSystemFrees": "reservations freed",
+    "Limit": "capacity", "InUse": "in use", "MaxInUse": "peak in use", "MaxAllocSize": "largest allocation",
+    "NumAllocs": "allocations", "NumFrees": "frees", "ActiveAllocs": "live allocations",
+    "TotalSystemAllocs": "reservations made", "TotalSystemFrees": "reservations freed",
     "TotalActiveAllocs": "reservations held",
-}
+}  # fmt: skip
 _SIZES = frozenset({"Limit", "InUse", "MaxInUse", "MaxAllocSize"})
 
 

@@ -42,11 +42,8 @@ class Event(torch.Event, metaclass=_EventType):
         interprocess: bool = False,
         device: DeviceArgument = None,
     ) -> torch.Event:
-        where = torch.device("hpu", opened_index(device))
-        kind = torch.Event if cls is Event else cls
-        return torch.Event.__new__(
-            kind, device=where, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
-        )
+        at, kind = torch.device("hpu", opened_index(device)), torch.Event if cls is Event else cls
+        return torch.Event.__new__(kind, at, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
 
 class Stream(torch.Stream):

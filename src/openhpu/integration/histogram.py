@@ -38,6 +38,5 @@ def _counted(input: torch.Tensor, bins: int, low: float, high: float) -> torch.T
         place = ((values - low) * (bins / (high - low))).floor().long()
     within = (values >= low) & (values <= high)
     place = torch.where(within, place.clamp(max=bins - 1), bins)  # the last value is in the last bin, others in none
-    return torch.zeros(bins + 1, dtype=input.dtype, device=input.device).scatter_add(
-        0, place, torch.ones_like(place, dtype=input.dtype)
-    )[:bins]
+    ones = torch.ones_like(place, dtype=input.dtype)
+    return torch.zeros(bins + 1, dtype=input.dtype, device=input.device).scatter_add(0, place, ones)[:bins]

@@ -1,10 +1,10 @@
 """Work that waits for the import of a module, of torch's or another library's, which many scripts never import."""
 
 import importlib.abc
-import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 _waiting: dict[str, list[Callable[[], object]]] = {}
@@ -21,9 +21,7 @@ def after_import(module: str, function: Callable[[], object]) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         functions = _waiting.pop(name, None)
         if functions is None:
             return None

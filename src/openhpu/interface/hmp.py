@@ -10,9 +10,8 @@ device's old name, `habana`, means `hpu`.
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -33,6 +32,7 @@ WIDEST = frozenset(autocast_lists.PROMOTE) | {
 # Products that PyTorch had as Python code, which called one of these; today they are functions of their own.
 _MADE_OF = {"linear": "addmm", "matmul": "mm", "baddbmm": "bmm", "addbmm": "bmm", "addmv": "mv"}
 _SPELLINGS = {"truediv": "true_divide", "rmatmul": "matmul", "rmul": "mul", "radd": "add", "rsub": "sub"}
+_CAST = (torch.float32, torch.bfloat16, torch.float16)
 # Functions that copy, convert or describe tensors: their purpose is a dtype.
 _NEVER = frozenset(
     {"copy", "to", "type", "type_as", "set", "get", "backward", "float", "double", "half", "bfloat16", "clone",
@@ -40,8 +40,7 @@ _NEVER = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Lists:
+class _Lists(NamedTuple):
     bf16: frozenset[str]
     fp32: frozenset[str]
     rest_in_fp32: bool
@@ -117,11 +116,7 @@ def _new_name(value: Any) -> Any:
 
 
 def _is_castable(value: Any) -> bool:
-    return (
-        isinstance(value, torch.Tensor)
-        and value.device.type == "hpu"
-        and value.dtype in (torch.float32, torch.bfloat16, torch.float16)
-    )
+    return isinstance(value, torch.Tensor) and value.device.type == "hpu" and value.dtype in _CAST
 
 
 def _dtype_for(lists: _Lists, func: Any, args: Any, kwargs: Any) -> torch.dtype | None:

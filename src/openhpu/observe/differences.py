@@ -5,14 +5,13 @@ publishes the event `kindness`, which `openhpu run` lists. `make docs` puts the 
 tests run an example of each row at both levels.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from openhpu import settings
 from openhpu.observe import events
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """One row.
 
     `kind`: its name in events and reports. `what` a script does; `gaudi`: what happens there; `here`: what happens

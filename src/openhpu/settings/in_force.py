@@ -2,15 +2,14 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from openhpu.settings.access import _PREFIXES, _overrides, _unknown, default_of
 from openhpu.settings.kinds import Setting, SettingError
 from openhpu.settings.table import ROWS, find
 
 
-@dataclass(frozen=True)
-class InForce:
+class InForce(NamedTuple):
     """`state`: default, set, overridden, idle (set, and without effect in this version), invalid or unknown."""
 
     name: str

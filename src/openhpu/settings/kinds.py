@@ -1,7 +1,6 @@
 """The rows of the table, and the conversion of a variable's text to a value."""
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Kind = Literal["bool", "int", "float", "text", "choice", "choice list", "int list", "mask"]
 
@@ -15,8 +14,7 @@ class SettingError(ValueError):
     """An environment variable holds a value that is not allowed; the text names variable, value and remedy."""
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """One environment variable.
 
     `name` may end in `*`: a family of variables with that prefix. `default` is the typed value of the unset
@@ -39,19 +37,16 @@ class Setting:
 
     def allowed(self) -> str:
         """The allowed values, in words."""
-        if self.kind == "bool":
-            return "1, true, yes, on or 0, false, no, off"
-        if self.kind == "choice":
-            return ", ".join(choice or "(empty)" for choice in self.choices)
-        if self.kind == "choice list":
-            return f"one or more of {', '.join(self.choices)}, separated by commas"
-        if self.kind == "text":
-            return "any text"
-        if self.kind == "mask":
-            return "a hexadecimal number, with or without 0x"
-        if self.kind == "int list":
-            return f"distinct whole numbers{self._range()}, separated by commas"
-        return ("a whole number" if self.kind == "int" else "a number") + self._range()
+        return {
+            "bool": "1, true, yes, on or 0, false, no, off",
+            "choice": ", ".join(choice or "(empty)" for choice in self.choices),
+            "choice list": f"one or more of {', '.join(self.choices)}, separated by commas",
+            "text": "any text",
+            "mask": "a hexadecimal number, with or without 0x",
+            "int list": f"distinct whole numbers{self._range()}, separated by commas",
+            "int": f"a whole number{self._range()}",
+            "float": f"a number{self._range()}",
+        }[self.kind]
 
     def _range(self) -> str:
         if self.low is not None and self.high is not None:

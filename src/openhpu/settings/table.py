@@ -7,7 +7,6 @@ is never read concerns a graph, a compilation, a transport or hardware that this
 checked and changes nothing.
 """
 
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -27,7 +26,7 @@ def _row(columns: list[str]) -> Setting:
     low, high = (int(n) if n else None for n in ("" if choices else allowed).partition("..")[::2])
     row = Setting(name, cast("Kind", kind), None, when, meaning, bool(when), choices, low, high, *option)
     value = row.parse(default) if default or kind in _EMPTY_IS_A_VALUE else None
-    return replace(row, default=value, strict=row.parse(strict) if strict else None)
+    return row._replace(default=value, strict=row.parse(strict) if strict else None)
 
 
 ROWS: tuple[Setting, ...] = tuple(map(_row, rows_beside(__file__, "variables.tsv")[1:]))
@@ -37,10 +36,4 @@ _FAMILIES = tuple(row for row in ROWS if row.name.endswith("*"))
 
 def find(name: str) -> Setting | None:
     """The row of the variable `name`, which may be a member of a family (`LOG_LEVEL_PT_FALLBACK`)."""
-    row = _BY_NAME.get(name)
-    if row is not None:
-        return row
-    for family in _FAMILIES:
-        if name.startswith(family.name[:-1]):
-            return family
-    return None
+    return _BY_NAME.get(name) or next((family for family in _FAMILIES if name.startswith(family.name[:-1])), None)

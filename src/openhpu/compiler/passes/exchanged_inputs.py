@@ -24,9 +24,7 @@ _COPIES = {
 def exchanged_inputs(graph: GraphModule) -> None:
     """Raises CannotCompile where an input gets the contents of another that was overwritten before."""
     written: set[Node] = set()
-    for node in graph.graph.nodes:
-        if node.target is not torch.ops.aten.copy_.default:
-            continue
+    for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default):
         target, source = node.args[0], node.args[1]
         if isinstance(source, Node) and origin(source) in written:
             raise CannotCompile(

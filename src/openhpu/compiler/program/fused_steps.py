@@ -86,9 +86,8 @@ def _adam(decoupled: bool, a: Arguments) -> None:
     rate = _coefficient(lr, torch.float64)
     step_sizes = (1 - _power(a.beta1, steps)).reciprocal() * rate
     roots = (1 - _power(a.beta2, steps)).sqrt()
-    by_dtype = {}
-    for dtype in {_computed_in(param.dtype) for param in params}:
-        by_dtype[dtype] = stored(step_sizes.to(dtype)), stored(roots.to(dtype))
+    dtypes = {_computed_in(param.dtype) for param in params}
+    by_dtype = {dtype: (stored(step_sizes.to(dtype)), stored(roots.to(dtype))) for dtype in dtypes}
     for i, (param, exp_avg, exp_avg_sq) in enumerate(zip(params, a.exp_avgs, a.exp_avg_sqs, strict=True)):
         dtype = _computed_in(param.dtype)
         step_size, root = by_dtype[dtype][0][i], by_dtype[dtype][1][i]

@@ -50,11 +50,7 @@ class Geometry(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        return (
-            self.offset >= 0
-            and len(self.sizes) == len(self.strides)
-            and all(n >= 0 for n in (*self.sizes, *self.strides))
-        )
+        return len(self.sizes) == len(self.strides) and all(n >= 0 for n in (self.offset, *self.sizes, *self.strides))
 
 
 def same_strides(sizes: Iterable[int], one: Iterable[int], other: Iterable[int]) -> bool:

@@ -140,14 +140,11 @@ def _adds_exactly(dtype: torch.dtype) -> bool:
     return dtype not in (torch.int64, torch.bool)
 
 
-def _widely(
-    self: Tensor, dim: int, index: Tensor, write: Callable[[Tensor, Tensor], Tensor], wraps: bool = False
-) -> Tensor:
+def _widely(self: Tensor, dim: int, index: Tensor, write: Callable[..., Tensor], wraps: bool = False) -> Tensor:
     """`write(self, index)` with one more row, for indices out of range."""
     index, missing = _missing(index, self.shape[dim], wraps)
-    return self.copy_(
-        write(_with_row(self, dim), _last_row(index, missing, self.shape[dim])).narrow(dim, 0, self.shape[dim])
-    )
+    written = write(_with_row(self, dim), _last_row(index, missing, self.shape[dim]))
+    return self.copy_(written.narrow(dim, 0, self.shape[dim]))
 
 
 def _last_row(index: Tensor, missing: Tensor, size: int) -> Tensor:
@@ -214,18 +211,13 @@ def index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     return _write_rows(self, dim, index, value.to(self.dtype), accumulate=False, wraps=True)
 
 
-def index_reduce_(
-    self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
-) -> Tensor:
+def index_reduce_(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, **options: bool) -> Tensor:
     if self.dim() == 0:
-        one = index_reduce_(self.reshape(1).clone(), 0, index, source.reshape(1), reduce, include_self=include_self)
+        one = index_reduce_(self.reshape(1).clone(), 0, index, source.reshape(1), reduce, **options)
         return self.copy_(one.reshape(()))
-    dim = _dim(self, dim)
+    dim, index = _dim(self, dim), index.reshape(-1)
     rows = source.reshape(1) if source.dim() == 0 else source
-    return _widely(
-        self, dim, index.reshape(-1),
-        lambda x, at: aten.index_reduce.default(x, dim, at, rows, reduce, include_self=include_self),
-    )  # fmt: skip
+    return _widely(self, dim, index, lambda x, at: aten.index_reduce.default(x, dim, at, rows, reduce, **options))
 
 
 def scatter_(self: Tensor, dim: int, index: Tensor, src: Any, *, reduce: str | None = None) -> Tensor:
@@ -239,13 +231,8 @@ def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return _scattered(self, dim, index, src, aten.scatter_add.default)
 
 
-def scatter_reduce_(
-    self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
-) -> Tensor:
-    return _scattered(
-        self, dim, index, src,
-        lambda x, d, i, s: aten.scatter_reduce.two(x, d, i, s, reduce, include_self=include_self),
-    )  # fmt: skip
+def scatter_reduce_(self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, **options: bool) -> Tensor:
+    return _scattered(self, dim, index, src, functools.partial(aten.scatter_reduce.two, reduce=reduce, **options))
 
 
 def _scattered(

@@ -43,18 +43,16 @@ class Program:
             description = graph.with_sizes(description, self.symbols)
         self.description = description
         self.plan: Plan = make_plan(description)
-        self._definitions = [
-            f"{name} = x{number}.shape[{dim}]" for name, (number, dim) in self._where(self.symbols).items()
-        ]
+        self._definitions = [f"{name} = x{number}.shape[{dim}]" for name, (number, dim) in self._where().items()]
         self.counted: list[int] = []  # nodes whose indices are counted, once it is traced
         self.overflowing: list[int] = []  # nodes whose overflows are counted
         self.text = _Writer(description, self.plan, self._definitions, hooks=False).text()
 
-    def _where(self, symbols: Symbols) -> dict[str, tuple[int, int]]:
+    def _where(self) -> dict[str, tuple[int, int]]:
         """For each symbol an input and a dimension with that size."""
         found: dict[str, tuple[int, int]] = {}
-        for name in symbols.hints:
-            wanted = symbols.size(name)
+        for name in self.symbols.hints:
+            wanted = self.symbols.size(name)
             for number, slot in enumerate(self.plan.inputs):
                 if wanted in slot.base.sizes:
                     found.setdefault(name, (number, slot.base.sizes.index(wanted)))
@@ -103,7 +101,10 @@ class _Writer:
         self._definitions = definitions
         self._names = {*_RESERVED, *description.get("symbols", ())}
         self._of_slot: dict[int, str] = {}
-        self._last_use = self._last_uses()
+        # Number of the last node that touches a slot; live slots are never done.
+        nodes = description["nodes"]
+        self._last_use = {arg[1]: number for number, node in enumerate(nodes) for _, arg in graph.tensors(node)}
+        self._last_use |= {slot.index: len(nodes) for slot in plan.outputs}
         self._lines: list[str] = []
         self._wide: _Widened
 
@@ -111,7 +112,7 @@ class _Writer:
         inputs = self._plan.inputs
         for number, slot in enumerate(inputs):
             self._of_slot[slot.index] = self._name(f"x{number}")
-        scalars = [self._scalar_name(index) for index in self._plan.scalars]
+        scalars = [f"s{index}" for index in self._plan.scalars]
         self._names.update(scalars)
         parameters = [self._of_slot[slot.index] for slot in inputs] + scalars
         for number, node in enumerate(self._description["nodes"]):
@@ -125,17 +126,9 @@ class _Writer:
             note = ", written" * slot.mutated
             head.append(f"    # {self._of_slot[slot.index]}: {_shape_text(slot.base)}{note}")
         for index in self._plan.scalars:
-            head.append(f"    # {self._scalar_name(index)}: a number, 0-dim ({self._description['scalars'][index]!r})")
+            head.append(f"    # s{index}: a number, 0-dim ({self._description['scalars'][index]!r})")
         lines = [*self._definitions, *self._lines]
         return "\n".join([*head, *(f"    {line}" for line in lines), f"    return ({outputs}{comma})", ""])
-
-    def _last_uses(self) -> dict[int, int]:
-        """Number of the last node that touches a slot; live slots are never done."""
-        last: dict[int, int] = {}
-        for number, node in enumerate(self._description["nodes"]):
-            for _, arg in graph.tensors(node):
-                last[arg[1]] = number
-        return last | {slot.index: len(self._description["nodes"]) for slot in self._plan.outputs}
 
     def _name(self, wanted: str) -> str:
         name, count = wanted, 0
@@ -144,10 +137,6 @@ class _Writer:
             name = f"{wanted}_{count}"
         self._names.add(name)
         return name
-
-    @staticmethod
-    def _scalar_name(index: int) -> str:
-        return f"s{index}"
 
     def _allocate(self, slot: Slot) -> None:
         """A fresh slot that is used before an operator's result becomes it."""
@@ -266,9 +255,9 @@ class _Writer:
                 return _source(self._wide.dtype(graph.constant(arg[1], formal.real_type)))
             case "scalar":
                 if self._description["variable"][arg[1]]:
-                    name = self._scalar_name(arg[1])
                     # Its function takes the 0-dim tensor that brings the number, instead of a symbol.
-                    return name if self._hooks and node["op"] in seeded.FUNCTIONS else f"{name}.item()"
+                    as_tensor = self._hooks and node["op"] in seeded.FUNCTIONS
+                    return f"s{arg[1]}" if as_tensor else f"s{arg[1]}.item()"
                 return _source(self._description["scalars"][arg[1]])
             case "cpu_scalar":
                 return self._cpu_scalar(arg, node)
@@ -292,7 +281,7 @@ class _Writer:
             if wrapped and graph.operator(node["op"])._opname not in _TAKE_NUMBERS:
                 return f"torch.scalar_tensor({_source(value)}, dtype={self._promoted(node)})"
             return _source(value) if wrapped else f"torch.scalar_tensor({_source(value)}, dtype={dtype})"
-        return f"{self._scalar_name(index)}.to({self._promoted(node) if wrapped else dtype})"
+        return f"s{index}.to({self._promoted(node) if wrapped else dtype})"
 
     def _promoted(self, node: NodeDescription) -> torch.dtype:
         """The dtype in which the operator computes with a Python number: that of all operands together."""

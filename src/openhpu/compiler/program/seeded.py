@@ -57,13 +57,11 @@ def _float32(value: Number) -> Number:
     return struct.unpack("f", struct.pack("f", value))[0]
 
 
-def _draw(
-    distribution: str, size: Sequence[int], seed: Number, parameters: Sequence[Number], dtype: torch.dtype
-) -> Tensor:
+def _draw(kind: str, size: Sequence[int], seed: Number, parameters: Sequence[Number], dtype: torch.dtype) -> Tensor:
     """The numbers of the device's kernel."""
     tensors = [_tensor(parameter) for parameter in parameters or (0,)]  # a recipe cannot pass an empty list
     # AOTInductor hands an empty list of sizes over as None.
-    result: Tensor = torch.ops.openhpu.draw.default(distribution, list(size) or [1], _tensor(seed), tensors, dtype)
+    result: Tensor = torch.ops.openhpu.draw.default(kind, list(size) or [1], _tensor(seed), tensors, dtype)
     return result if size else result.reshape(())
 
 

@@ -133,13 +133,11 @@ def _along_axes(base: Geometry, wanted: Geometry) -> list[Step] | None:
 
 def _starts(base: Geometry, distance: int) -> dict[int, int] | None:
     """Index along each axis (longer than 1) of the element `distance` behind the first; None if there is none."""
-    starts = {}
-    reach: int | None = None
+    starts: dict[int, int] = {}
+    reach = 0
     for axis in sorted((axis for axis, n in enumerate(base.sizes) if n > 1), key=lambda axis: -base.strides[axis]):
         n, stride = base.sizes[axis], base.strides[axis]
-        if not stride or (
-            reach is not None and n * stride > reach
-        ):  # axes that overlap: an address has several indices
+        if not stride or (starts and n * stride > reach):  # axes that overlap: an address has several indices
             return None
         reach = stride
         starts[axis] = distance // stride
@@ -149,9 +147,7 @@ def _starts(base: Geometry, distance: int) -> dict[int, int] | None:
     return None if distance else starts
 
 
-def _assembled(
-    base: Geometry, wanted: Geometry, index: dict[int, int | slice], axis_of: dict[int, int]
-) -> list[Step] | None:
+def _assembled(base: Geometry, wanted: Geometry, index: dict[int, int | slice], axis_of: dict[int, int]) -> list[Step]:
     steps = []
     items = [index.get(axis, slice(None)) for axis in range(len(base.sizes))]
     while items and items[-1] == slice(None):

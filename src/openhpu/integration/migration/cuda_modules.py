@@ -3,10 +3,10 @@
 import ast
 import contextlib
 import importlib
-import importlib.machinery
 import inspect
 import sys
 from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -101,15 +101,13 @@ class Finder:
     def __init__(self, root: str) -> None:
         self._root = root
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """The spec of `root` and of a package in it that has a row."""
         if name.split(".")[0] != self._root or not any(row.startswith(f"{name}.") for row in ROWS):
             return None
-        return importlib.machinery.ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]  # a loader, too
+        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]  # a loader, too
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
         """The module."""
         return Migrated(spec.name, None)
 

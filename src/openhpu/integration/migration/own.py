@@ -188,9 +188,7 @@ def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
 class DataParallel(torch.nn.DataParallel):  # type: ignore[type-arg]
     """On the current device alone."""
 
-    def __init__(
-        self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
-    ) -> None:
+    def __init__(self, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
         super().__init__(module, [hpu.current_device()], dim=dim)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:

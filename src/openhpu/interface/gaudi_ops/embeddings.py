@@ -66,11 +66,9 @@ def sparse_adagrad(a: Arguments) -> tuple[Tensor, Tensor]:
     return a.weights_in, a.moments_in
 
 
-def _permuted(
-    permute: Tensor, lengths: Tensor, indices: Tensor, weights: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
+def _permuted(order: Tensor, lengths: Tensor, indices: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Segments of indices and weights, as long as `lengths` says, in another order; all segments are named once."""
-    order = permute.long()
+    order = order.long()
     new_lengths = lengths.index_select(0, order)
     starts = lengths.cumsum(0) - lengths
     ends = new_lengths.cumsum(0)

@@ -5,17 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from openhpu.interface.gaudi_ops import moe
 from openhpu.interface.gaudi_ops.errors import check, check_dims, check_same_length, expect
 from openhpu.interface.gaudi_ops.fp8 import E4M3, largest, quantize, scaled
-from openhpu.interface.gaudi_ops.moe import (
-    activation_of,
-    check_scales,
-    largest_sent,
-    last_product,
-    mix,
-    product,
-    scaled_product,
-)
 from openhpu.interface.gaudi_ops.registry import Arguments
 
 # The meaning of four bits: a sign, two bits of exponent, one of mantissa.
@@ -60,10 +52,10 @@ def _mixed(
 
     def expert(i: int) -> Tensor:
         w12, w3 = weights(i)
-        out = product(inner(i, product(x, w12, a.permuted_weights)).to(x.dtype), w3, a.permuted_weights)
+        out = moe.product(inner(i, moe.product(x, w12, a.permuted_weights)).to(x.dtype), w3, a.permuted_weights)
         return out + a.w3_bias[i] if hasattr(a, "w3_bias") else out
 
-    return mix(a, len(a.w12), expert).to(x.dtype)
+    return moe.mix(a, len(a.w12), expert).to(x.dtype)
 
 
 def _biased_swiglu(a: Arguments) -> Callable[[int, Tensor], Tensor]:
@@ -92,7 +84,7 @@ def mixture_of_experts_bias_measurement(a: Arguments) -> tuple[Tensor, Tensor]:
 
     def inner(i: int, pairs: Tensor) -> Tensor:
         held = between(i, pairs)
-        maxima.append(largest_sent(a, i, held))
+        maxima.append(moe.largest_sent(a, i, held))
         return held
 
     return _mixed(a, lambda i: (a.w12[i], a.w3[i]), inner), torch.stack(maxima)
@@ -104,14 +96,14 @@ def mixture_of_experts_bias_fp8(a: Arguments) -> Tensor:
     Biases count after the scales. The result is in bfloat16. Source: Neural Compressor's call.
     """
     between = _biased_swiglu(a)
-    check_scales(a, len(a.w12), "d_scale_intermediate_hidden_states", "d_scale_w12", "d_scale_w3")
+    moe.check_scales(a, len(a.w12), "d_scale_intermediate_hidden_states", "d_scale_w12", "d_scale_w3")
     x = scaled(a.hidden_states, a.d_scale_hidden_states, None, a.operator)
 
     def expert(i: int) -> Tensor:
-        inner = between(i, scaled_product(x, a.w12[i], a.d_scale_w12[i], a.permuted_weights))
-        return last_product(a, i, inner) + a.w3_bias[i]
+        inner = between(i, moe.scaled_product(x, a.w12[i], a.d_scale_w12[i], a.permuted_weights))
+        return moe.last_product(a, i, inner) + a.w3_bias[i]
 
-    return mix(a, len(a.w12), expert).to(torch.bfloat16)
+    return moe.mix(a, len(a.w12), expert).to(torch.bfloat16)
 
 
 def _unpacked(a: Arguments) -> Callable[[int], tuple[Tensor, Tensor]]:
@@ -132,7 +124,7 @@ def mixture_of_experts_mxfp4(a: Arguments) -> Tensor:
     d_scale_w12, d_scale_w3: uint8 [rows, columns / block_size]. Weights take the dtype of hidden_states before they are
     multiplied. Raises RuntimeError for others, and unless `permuted_weights`. Source: vLLM's call; `from_mxfp4`.
     """
-    weights, function = _unpacked(a), activation_of(a)
+    weights, function = _unpacked(a), moe.activation_of(a)
 
     def inner(i: int, halves: Tensor) -> Tensor:
         gate, up = halves.chunk(2, -1)
@@ -154,15 +146,15 @@ def mixture_of_experts_fp8_dynamic(a: Arguments) -> Tensor:
     """
     name, permuted = a.operator, a.permuted_weights
     check_same_length(a, "w12", "w3")
-    check_scales(a, len(a.w12), "d_scale_w12", "d_scale_w3")
-    function = activation_of(a)
+    moe.check_scales(a, len(a.w12), "d_scale_w12", "d_scale_w3")
+    function = moe.activation_of(a)
     x = scaled(a.hidden_states, a.d_scale_hidden_states, None, name)
 
     def expert(i: int) -> Tensor:
-        gate, up = scaled_product(x, a.w12[i], a.d_scale_w12[i], permuted).chunk(2, -1)
+        gate, up = moe.scaled_product(x, a.w12[i], a.d_scale_w12[i], permuted).chunk(2, -1)
         inner = function(gate) * up
         scale = (inner.abs().amax(-1, keepdim=True) + 1e-8) / largest(E4M3)
         held = scaled(quantize(inner / scale, E4M3), scale, None, name)
-        return scaled_product(held, a.w3[i], a.d_scale_w3[i], permuted)
+        return moe.scaled_product(held, a.w3[i], a.d_scale_w3[i], permuted)
 
-    return mix(a, len(a.w12), expert).to(torch.bfloat16)
+    return moe.mix(a, len(a.w12), expert).to(torch.bfloat16)

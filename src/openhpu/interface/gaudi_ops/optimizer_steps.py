@@ -164,9 +164,8 @@ def optimizer_lamb_phase1(a: Arguments) -> None:
 
     Gradients are divided by `clip_global_grad_norm`. All lists are of one length; norms have one number.
     """
-    check_same_length(
-        a, "gradients", "weights", "exp_avg", "exp_avg_sq", "out_weight_norms", "out_adam_norms", "out_adam_steps"
-    )
+    results = "out_weight_norms", "out_adam_norms", "out_adam_steps"
+    check_same_length(a, "gradients", "weights", "exp_avg", "exp_avg_sq", *results)
     share = 1 - a.beta1 if a.grad_averaging else 1.0
     first_correction, second_correction = a.bias_correction1.reshape(()), a.bias_correction2.reshape(())
     for i, weight in enumerate(a.weights):

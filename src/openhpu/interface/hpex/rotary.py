@@ -47,11 +47,10 @@ class RotaryPosEmbeddingHelperV3:
         check(p.dim() == 4, name, "p", p, "[length, batch, heads, dimension]")
         shape = rope_cache.shape
         pairs = shape[-2] if rope_cache.dim() > 1 else 0
-        fits = rope_cache.dim() in (3, 4, 5) and shape[-1] == 2 and shape[0] >= p.shape[0]
+        in_pairs = rope_cache.dim() in (3, 4, 5) and shape[-1] == 2
+        fits = in_pairs and shape[0] >= p.shape[0]
         length_first = fits and rope_cache[0].numel() // (2 * pairs) in (1, p.shape[1])
-        heads_first = (
-            rope_cache.dim() == 4 and shape[-1] == 2 and shape[0] in (1, p.shape[0]) and shape[1] >= p.shape[2]
-        )
+        heads_first = in_pairs and len(shape) == 4 and shape[0] in (1, p.shape[0]) and shape[1] >= p.shape[2]
         check(
             length_first or heads_first, name, "rope_cache", rope_cache,
             f"[{p.shape[0]} or more, batch or 1, n, 2], or [batch or 1, {p.shape[2]} or more, n, 2] where p is "
@@ -64,9 +63,7 @@ class RotaryPosEmbeddingHelperV3:
             cache = rope_cache[:, : p.shape[2]].unsqueeze(1).float()
         cosine = cache[..., 0].repeat_interleave(2, -1)
         sine = cache[..., 1].repeat_interleave(2, -1)
-        turned = torch.ops.hpu.rotary_pos_embedding(
-            p[..., : 2 * pairs], sine, cosine, None, 0, int(RotaryPosEmbeddingMode.PAIRWISE)
-        )
+        turned = _rotated(p[..., : 2 * pairs], cosine, sine, None, 0, RotaryPosEmbeddingMode.PAIRWISE)
         return torch.cat((turned, p[..., 2 * pairs :]), -1)
 
 

@@ -118,27 +118,24 @@ def batches(loader: DataLoader[Any], plan: Plan) -> Iterator[list[torch.Tensor]]
         ahead.append((batch, targets, work))
         place += len(chosen)
 
-    indices = iter(loader.batch_sampler or ())
     try:
-        for first in indices:
-            begin(first)
+        for indices in loader.batch_sampler or ():
+            begin(indices)
             if len(ahead) > (loader.prefetch_factor or 2):
-                yield _finished(dataset, *ahead.popleft(), loader.pin_memory)
+                yield _finished(loader, *ahead.popleft())
         while ahead:
-            yield _finished(dataset, *ahead.popleft(), loader.pin_memory)
+            yield _finished(loader, *ahead.popleft())
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _finished(
-    dataset: Any, batch: torch.Tensor, targets: list[Any], work: list[Future[None]], pinned: bool
-) -> list[torch.Tensor]:
-    if dataset.target_transform is not None:
-        targets = [dataset.target_transform(target) for target in targets]
+def _finished(loader: Any, batch: torch.Tensor, targets: list[Any], work: list[Future[None]]) -> list[torch.Tensor]:
+    if (transform := loader.dataset.target_transform) is not None:
+        targets = [transform(target) for target in targets]
     collated = default_collate(targets)
     for image in work:
         image.result()
-    return [batch, collated.pin_memory() if pinned and isinstance(collated, torch.Tensor) else collated]
+    return [batch, collated.pin_memory() if loader.pin_memory and isinstance(collated, torch.Tensor) else collated]
 
 
 def _write(out: _Array, path: str, plan: Plan, seed: tuple[int, int]) -> None:

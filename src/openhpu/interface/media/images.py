@@ -9,21 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openhpu.interface.media import types
+from openhpu.interface.media.types import ftype
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 Box = tuple[int, int, int, int]  # left, top, width, height in pixels
+Range = tuple[float, float]
 
 # Pillow's numbers for the filters of `types.ftype` that are not bilinear.
-FILTERS = {
-    types.ftype.NEAREST: 0,
-    types.ftype.LANCZOS: 1,
-    types.ftype.BICUBIC: 3,
-    types.ftype.SPLINE: 3,
-    types.ftype.BOX: 4,
-}
+FILTERS = {ftype.NEAREST: 0, ftype.LANCZOS: 1, ftype.BICUBIC: 3, ftype.SPLINE: 3, ftype.BOX: 4}
 BILINEAR = 2
 
 _TRIES = 10
@@ -48,9 +43,7 @@ def opened(file: str | Path | bytes | np.ndarray[Any, Any]) -> Image:
         raise
 
 
-def random_area(
-    rng: np.random.Generator, width: int, height: int, scale: tuple[float, float], ratio: tuple[float, float]
-) -> Box:
+def random_area(rng: np.random.Generator, width: int, height: int, scale: Range, ratio: Range) -> Box:
     """A crop of a share of the image's area in `scale` with a ratio of width to height in `ratio`; after ten tries the
     largest one in the middle whose ratio is allowed. Source: torchvision.transforms.RandomResizedCrop."""
     logarithms = math.log(ratio[0]), math.log(ratio[1])

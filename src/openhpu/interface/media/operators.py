@@ -213,9 +213,8 @@ class ImageDecoder(Node):
         image = images.opened(file)
         left, top, width, height = self._box(image.width, image.height, place, crop)
         size = tuple(given["resize"]) if any(given["resize"]) else (width, height)
-        image = image.resize(
-            size, images.FILTERS.get(given["resampling_mode"], images.BILINEAR), (left, top, left + width, top + height)
-        )
+        kind = images.FILTERS.get(given["resampling_mode"], images.BILINEAR)
+        image = image.resize(size, kind, (left, top, left + width, top + height))
         x, y, w, h = given["crop_after_resize"]
         return np.asarray(image.crop((x, y, x + w, y + h)) if w and h else image)
 
@@ -299,12 +298,8 @@ class MediaFunc(Node):
     `shape`."""
 
     parameters: ClassVar[Arguments] = {
-        "func": None,
-        "shape": (1,),
-        "dtype": types.dtype.UINT8,
-        "seed": 0,
-        "priv_params": None,
-    }
+        "func": None, "shape": (1,), "dtype": types.dtype.UINT8, "seed": 0, "priv_params": None,
+    }  # fmt: skip
     required = ("func",)
     inputs = (0, 4)
 

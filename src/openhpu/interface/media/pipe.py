@@ -47,27 +47,23 @@ class Node:
         if missing := [argument for argument in self.required if arguments.get(argument) is None]:
             raise TypeError(f"fn.{kind} needs the argument {missing[0]!r}")
         self.arguments = {**self.parameters, **arguments}
-        self._sources: tuple[Edge, ...] | None = None
+        self.sources: tuple[Edge, ...] | None = None
 
     def __call__(self, *sources: Edge) -> Any:
         kind = type(self).__name__
-        least, most = self.inputs or _taken(self.run)
+        taken = inspect.signature(self.run).parameters.values()
+        least, most = self.inputs or (sum(one.default is one.empty for one in taken), len(taken))
         if not least <= len(sources) <= most:
             raise TypeError(f"fn.{kind} takes {least} to {most} inputs; got {len(sources)}")
         for n, source in enumerate(sources):
             if not isinstance(source, Edge):
-                raise TypeError(
-                    f"fn.{kind}: input {n} is a {type(source).__name__}, not an output of another operator of the pipe"
-                )
-        if self._sources not in (None, sources):
+                found = type(source).__name__
+                raise TypeError(f"fn.{kind}: input {n} is a {found}, not an output of another operator of the pipe")
+        if self.sources not in (None, sources):
             raise ValueError(f"fn.{kind} is called twice in definegraph; make an operator for each call")
-        self._sources = sources
+        self.sources = sources
         edges = tuple(Edge(self, n) for n in range(self.outputs))
         return edges[0] if len(edges) == 1 else edges
-
-    @property
-    def sources(self) -> tuple[Edge, ...]:
-        return self._sources or ()
 
     def error(self, text: str) -> ValueError:
         """The text with the operator's name."""
@@ -82,11 +78,6 @@ class Node:
     def run(self, *inputs: Any) -> Any:
         """A batch. Raises StopIteration at the end of the epoch, if the node is a reader."""
         raise NotImplementedError
-
-
-def _taken(run: Callable[..., Any]) -> tuple[int, int]:
-    found = inspect.signature(run).parameters.values()
-    return sum(one.default is one.empty for one in found), len(found)
 
 
 class Reader(Node):
@@ -192,7 +183,7 @@ class MediaPipe:
 
     def _visit(self, node: Node) -> None:
         if node not in self._order:
-            for source in node.sources:
+            for source in node.sources or ():
                 self._visit(source.node)
             self._order.append(node)
 
@@ -229,7 +220,7 @@ class MediaPipe:
         assert self._results is not None
         made: dict[Edge, Any] = {}
         for node in self._order:
-            outputs = node.run(*(made[source] for source in node.sources))
+            outputs = node.run(*(made[source] for source in node.sources or ()))
             for n, output in enumerate((outputs,) if node.outputs == 1 else outputs):
                 made[Edge(node, n)] = output
         return tuple(made[edge] for edge in self._results)

@@ -1,8 +1,7 @@
 """Advice about a run; each piece has its evidence. The texts are in advice.tsv."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from openhpu.observe.insight import observed
 from openhpu.observe.insight.observed import Document, plural, size, where
@@ -18,8 +17,7 @@ _TEXTS = {name: (title, text) for name, title, text in rows_beside(__file__, "ad
 Found = Iterator[tuple[Any, ...]]
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(NamedTuple):
     """`evidence`: the facts of this run, a line each."""
 
     title: str

@@ -43,7 +43,7 @@ class Captures:
 
     def _difference(self, event: Row, place: Row) -> list[str]:
         """What differs from the nearest earlier graph of the same function; of a capture by hand, of the same line."""
-        alike = [r for r in self._rows if _same_code(r, {**event, **place})][-_MOST_COMPARED:]
+        alike = [r for r in self._rows if _code(r) == _code({**event, **place})][-_MOST_COMPARED:]
         found = [_differences(r["inputs"], event["inputs"]) for r in reversed(alike)]
         return min(found, key=len)[:_MOST_DIFFERENCES] if found else []
 
@@ -65,8 +65,9 @@ def _counted(counts: Counter[tuple[Any, ...]]) -> list[Row]:
     return [{**dict(zip(names, key, strict=True)), "count": count} for key, count in counts.items()]
 
 
-def _same_code(a: Row, b: Row) -> bool:
-    return a["owner"] == b["owner"] and (bool(a["owner"]) or (a["file"], a["line"]) == (b["file"], b["line"]))
+def _code(row: Row) -> Any:
+    """The function of a graph; of a capture by hand, its line."""
+    return row["owner"] or (row["file"], row["line"])
 
 
 def _differences(before: dict[str, str], after: dict[str, str]) -> list[str]:
@@ -83,8 +84,7 @@ def paddings(rows: list[Row]) -> Iterator[tuple[Row, int, list[int]]]:
     by_function: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
         pattern = tuple((place, _kind(text), len(_sizes(text))) for place, text in row["inputs"].items())
-        key = row["owner"] if row["owner"] else (row["file"], row["line"])
-        by_function[key, pattern].append(row)
+        by_function[_code(row), pattern].append(row)
     for alike in by_function.values():
         sizes = [[int(n) for text in row["inputs"].values() for n in _sizes(text)] for row in alike]
         varying = {column for column in zip(*sizes, strict=True) if len({*column}) > 1}

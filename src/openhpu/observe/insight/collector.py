@@ -112,9 +112,7 @@ class Collector:
         for kind, handler in handlers.items():
             events.subscribe(kind, self._alone(handler))
         mark = self._alone(self._mark)
-        register_optimizer_step_post_hook(
-            lambda optimizer, args, kwargs: mark(f"optimizer {id(optimizer):x}", time.monotonic_ns())
-        )
+        register_optimizer_step_post_hook(lambda owner, *_: mark(f"optimizer {id(owner):x}", time.monotonic_ns()))
         if _C.is_initialized():
             self._opened = True
             self._watch_spans()

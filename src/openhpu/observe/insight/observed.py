@@ -10,7 +10,7 @@ from openhpu.observe.insight.phases import AFTER, WARM_UP
 from openhpu.settings import folders
 
 FORMAT = 1
-_MEMORY_GIB = {"Gaudi 2": 96, "Gaudi 3": 128}
+_GIB = {"Gaudi 2": 96, "Gaudi 3": 128}
 
 Document = dict[str, Any]
 
@@ -85,10 +85,9 @@ def together(documents: list[Document]) -> list[dict[str, Any]]:
     """
     found: dict[tuple[str, str | None, int | None], list[dict[str, Any]]] = {}
     for document in documents:
+        rank = document["process"]["rank"]
         for row in document["collectives"]:
-            found.setdefault((row["op"], row["file"], row["line"]), []).append(
-                {**row, "rank": document["process"]["rank"]}
-            )
+            found.setdefault((row["op"], row["file"], row["line"]), []).append({**row, "rank": rank})
     rows = []
     for rows_of_ranks in found.values():
         least = min(rows_of_ranks, key=lambda row: row["wait_ns"])
@@ -286,11 +285,7 @@ def too_large(document: Document) -> list[str]:
     growth = [(after - before, number) for number, (before, after) in enumerate(itertools.pairwise(ends))]
     most, number = max(growth, default=(0, 0))
     phase = f"; {size(most)} came in {document['phases']['phases'][number]['name']}" if most > 0 else ""
-    return [
-        f"{name} has {gib} GiB, the peak is {size(peak)}{phase}"
-        for name, gib in _MEMORY_GIB.items()
-        if peak > gib << 30
-    ]
+    return [f"{name} has {gib} GiB, the peak is {size(peak)}{phase}" for name, gib in _GIB.items() if peak > gib << 30]
 
 
 def unended(document: Document) -> str:

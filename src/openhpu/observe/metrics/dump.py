@@ -105,10 +105,12 @@ def start_file() -> None:
     name = settings.get("PT_HPU_METRICS_FILE")
     if not name:
         return
-    made_in = os.getpid()
-    file = _MetricFile(
-        lambda: _of_this_process(Path(name), made_in), MetricDumpFormat(settings.get("PT_HPU_METRICS_FILE_FORMAT"))
-    )
+    path, made_in = Path(name), os.getpid()
+
+    def free() -> Path:
+        return path.with_name(f"{path.stem}{process_names.suffix(made_in)}{path.suffix}")
+
+    file = _MetricFile(free, MetricDumpFormat(settings.get("PT_HPU_METRICS_FILE_FORMAT")))
     os.register_at_fork(after_in_child=file.forget)
 
     def write(trigger: MetricDumpTrigger, *changed: Metric) -> None:
@@ -126,10 +128,6 @@ def start_file() -> None:
         events.subscribe("mark_step", lambda _: write(MetricDumpTrigger.mark_step))
     if "process_exit" in triggers:
         at_process_end(lambda: write(MetricDumpTrigger.process_exit))
-
-
-def _of_this_process(path: Path, made_in: int) -> Path:
-    return path.with_name(f"{path.stem}{process_names.suffix(made_in)}{path.suffix}")
 
 
 def _make(path: Path) -> TextIO:

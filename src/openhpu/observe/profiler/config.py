@@ -1,11 +1,10 @@
 """The choices of `hl-prof-config` for whole-process traces (HABANA_PROFILE=1), and their file."""
 
-import dataclasses
 import json
 import os
 import re
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from openhpu import settings
 from openhpu.settings import folders
@@ -17,8 +16,7 @@ class ConfigError(ValueError):
     """An option of hl-prof-config, or its file, is not valid; the text has the remedy."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
+class Config(NamedTuple):
     """`session` begins the file's name, `output` is its folder, `first` and `last` the numbers of the commands that are
     traced: an operator in eager mode, a graph in lazy mode."""
 
@@ -35,13 +33,13 @@ class Config:
         last = int(found[2] or found[1]) if found else 0
         if first < 1 or last < first:
             raise ConfigError(f"-g {text}: expected the numbers of the first and last command, such as 1-20")
-        return dataclasses.replace(self, first=first, last=last)
+        return self._replace(first=first, last=last)
 
     def with_session(self, name: str) -> Self:
         """`-s name`. Raises ConfigError."""
         if not name or "/" in name or name in (".", ".."):
             raise ConfigError(f"-s {name}: expected a name, without slashes: the beginning of the file's")
-        return dataclasses.replace(self, session=name)
+        return self._replace(session=name)
 
 
 def path() -> Path:
@@ -71,5 +69,5 @@ def load() -> Config:
 def save(config: Config) -> Path:
     """Keep it. Raises OSError."""
     with folders.replacing(file := path()) as made:
-        made.write(json.dumps(dataclasses.asdict(config), indent=1) + "\n")
+        made.write(json.dumps(config._asdict(), indent=1) + "\n")
     return file

@@ -1,7 +1,6 @@
 """The command `hl-prof-config`. Exit codes: 0; 1 where the file can't be written; 2 for a wrong argument."""
 
 import argparse
-import dataclasses
 import os
 import sys
 from collections.abc import Sequence
@@ -9,7 +8,7 @@ from pathlib import Path
 
 from openhpu import settings
 from openhpu.observe.profiler import config
-from openhpu.observe.profiler.config import ConfigError
+from openhpu.observe.profiler.config import PHASES, ConfigError
 from openhpu.settings.output import write_output
 
 
@@ -23,9 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add = parser.add_argument
     add("-e", "--edit", choices=("off", "on"), default="off", help="off; there is no interactive editor")
-    add(
-        "-phase", "--phase", choices=config.PHASES, default="multi-enq", help="enq: of the range only its first command"
-    )
+    add("-phase", "--phase", choices=PHASES, default="multi-enq", help="enq: of the range only its first command")
     add("-g", "--range", metavar="FIRST-LAST", help="numbers of the commands to trace; default: all")
     add("-s", "--session", metavar="NAME", help="the file is NAME_<process>.hltv; default: default_profiling")
     add("-o", "--output", metavar="FOLDER", help="folder of the file; default: the process's")
@@ -43,9 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.session is not None:
                 chosen = chosen.with_session(options.session)
             if options.phase == "enq":
-                chosen = dataclasses.replace(chosen, last=chosen.first)
+                chosen = chosen._replace(last=chosen.first)
             if options.output:
-                chosen = dataclasses.replace(chosen, output=str(Path(os.path.expanduser(options.output)).absolute()))
+                chosen = chosen._replace(output=str(Path(os.path.expanduser(options.output)).absolute()))
             config.save(chosen)
     except (ConfigError, settings.SettingError) as error:
         print(f"hl-prof-config: {error}", file=sys.stderr)

@@ -1,6 +1,6 @@
 """Data of hl-smi that are not measured: names, versions, and constants in the place of sensors."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 SOFTWARE_VERSION = "1.24.1.482"  # of Gaudi's software that this project follows, as habana-torch-plugin has it
 DRIVER_VERSION = SOFTWARE_VERSION.rpartition(".")[0]
@@ -8,8 +8,7 @@ FIRMWARE_VERSION = "61.0.0"
 SMI_VERSION = f"hl-{DRIVER_VERSION}-fw-{FIRMWARE_VERSION}"
 
 
-@dataclass(frozen=True)
-class Product:
+class Product(NamedTuple):
     """A generation's card. `idle_watts`, `max_watts` and `celsius` are constants: a software device has no sensors."""
 
     name: str

@@ -10,8 +10,8 @@ import struct
 import tempfile
 import time
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from openhpu import settings
 from openhpu.settings import folders
@@ -23,8 +23,7 @@ _RECORD = struct.Struct("<8sIQIIQQ128s")
 _CHECKSUM = struct.Struct("<I")
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """A device of a process: its module's number, the share of time it was busy lately, memory in bytes."""
 
     pid: int
@@ -84,10 +83,9 @@ def _read(path: Path) -> State | None:
                 text = file.read(_RECORD.size + _CHECKSUM.size)
         except OSError:
             return None
-        if len(text) == _RECORD.size + _CHECKSUM.size:
-            record = text[: _RECORD.size]
-            if _CHECKSUM.unpack(text[_RECORD.size :])[0] == zlib.crc32(record):
-                return _checked(record, owner)
+        record, checksum = text[: _RECORD.size], text[_RECORD.size :]
+        if checksum == _CHECKSUM.pack(zlib.crc32(record)):
+            return _checked(record, owner)
         time.sleep(0.001)
     return None
 
@@ -96,10 +94,9 @@ def _checked(record: bytes, owner: int) -> State | None:
     """The state, if its process lives and the file is that process's own."""
     magic, pid, start, module, percent, used, capacity, command = _RECORD.unpack(record)
     try:
-        belongs = magic == _MAGIC and start == _start_of(pid) and os.stat(f"/proc/{pid}").st_uid == owner
+        if magic != _MAGIC or start != _start_of(pid) or os.stat(f"/proc/{pid}").st_uid != owner:
+            return None
     except OSError:
-        return None
-    if not belongs:
         return None
     # Another user's process may have written anything: nothing that moves a terminal's cursor gets through.
     name = "".join(c if c.isprintable() else "?" for c in command.rstrip(b"\0").decode(errors="replace"))
