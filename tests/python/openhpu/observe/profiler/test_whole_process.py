@@ -66,7 +66,7 @@ def test_the_configuration_is_followed(script, tmp_path):
     from openhpu.observe.profiler.config import Config
 
     config = tmp_path / "prof.json"
-    config.write_text(json.dumps(Config(session="mine", output=str(tmp_path / "out"), first=2, last=3).__dict__))
+    config.write_text(json.dumps(Config(session="mine", output=str(tmp_path / "out"), first=2, last=3)._asdict()))
     script(SCRIPT, HABANA_PROFILE="1", HABANA_PROF_CONFIG=str(config), RANK="3", PT_HPU_LAZY_MODE="0")
     events = written(tmp_path / "out", "mine_rank3_*.hltv")
     assert {e["args"]["correlation"] for e in events if e.get("cat") in traces.DEVICE} == {2, 3}
