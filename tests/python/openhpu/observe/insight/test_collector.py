@@ -36,12 +36,13 @@ def test_recipes_and_graphs_are_bounded_and_their_totals_are_right(found, monkey
         found._on_compilation(compiled(n))
         found._on_graph(ran(n))
         found._on_graph(ran(0, "node by node"))
+        found._phases.new_graph({"file": "train.py", "line": 7})
         if n in (4999, 9999):
             sizes.append(len(json.dumps(found.document(complete=False))))
     document = found.document(complete=False)
     graphs = document["graphs"]
     assert (graphs["recorded"], graphs["as_recipes"], graphs["node_by_node"]) == (20_000, 10_000, 10_000)
-    assert len(graphs["seen_once"]) == collector._KEPT_ONCE
+    assert graphs["distinct"] == 10_000 and len(graphs["seen_once"]) == collector._KEPT_ONCE
     assert [len(document["recipes"]), len(document["timeline"]["compilations_us"])] == [50, collector._KEPT_TIMELINE]
     assert sizes[1] < 1.1 * sizes[0]
 
