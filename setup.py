@@ -69,13 +69,22 @@ class CMakeBuild(build_ext):
         started = time.monotonic()
         subprocess.run(
             [
-                "cmake", "-G", "Ninja", "-S", str(ROOT), "-B", str(build), "-DCMAKE_BUILD_TYPE=Release",
-                f"-DCMAKE_MAKE_PROGRAM={tools['ninja']}", f"-DPython3_EXECUTABLE={sys.executable}",
-                f"-DOPENHPU_OUTPUT_DIR={output}", f"-DTORCH_ROOT={torch_folder()}",
+                "cmake",
+                "-G",
+                "Ninja",
+                "-S",
+                str(ROOT),
+                "-B",
+                str(build),
+                "-DCMAKE_BUILD_TYPE=Release",
+                f"-DCMAKE_MAKE_PROGRAM={tools['ninja']}",
+                f"-DPython3_EXECUTABLE={sys.executable}",
+                f"-DOPENHPU_OUTPUT_DIR={output}",
+                f"-DTORCH_ROOT={torch_folder()}",
                 *shlex.split(os.environ.get("CMAKE_ARGS", "")),
             ],
             check=True,
-        )  # fmt: skip
+        )
         subprocess.run(["cmake", "--build", str(build)], check=True)
         # pip shows it with -v only; `make build` reads it.
         said = f"the core was built in {time.monotonic() - started:.0f} s"

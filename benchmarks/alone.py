@@ -24,9 +24,14 @@ class Child(children.Peer):
     """
 
     def __init__(
-        self, workload: models.Workload, device: str = "cpu", lazy: bool = False, compiled: str = "", threads: int = 0,
+        self,
+        workload: models.Workload,
+        device: str = "cpu",
+        lazy: bool = False,
+        compiled: str = "",
+        threads: int = 0,
         **optimizer: Any,
-    ):  # fmt: skip
+    ):
         asked = (workload.title, device, compiled, threads, optimizer)
         super().__init__("alone:Training", *asked, environment={"PT_HPU_LAZY_MODE": str(int(lazy))})
 

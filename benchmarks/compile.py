@@ -20,9 +20,13 @@ from benchmarks.timing import CLOSE, ROUNDS_TO_QUOTE, Peer, Spread, check_equal,
 from openhpu import hpu
 
 CASES: tuple[tuple[Workload, int], ...] = (
-    (models.MLP, 100), (models.WIDE_MLP, 3), (models.GPT_SMALL, 4), (models.CONVNET, 4), (models.RESNET, 4),
+    (models.MLP, 100),
+    (models.WIDE_MLP, 3),
+    (models.GPT_SMALL, 4),
+    (models.CONVNET, 4),
+    (models.RESNET, 4),
     (models.BERT, 4),
-)  # fmt: skip
+)
 _RECIPES_S = 400.0
 _WARM_UP = 6
 PEERS: dict[str, dict[str, Any]] = {

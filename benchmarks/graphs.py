@@ -85,9 +85,11 @@ def _openvino(model: nn.Module, x: Tensor) -> Callable[[], Any]:
 
 # Each makes a call of a model, whose result is a tensor or an array.
 PEERS: dict[str, Callable[[nn.Module, Tensor], Callable[[], Any]]] = {
-    "CPU": partial, "compile": lambda model, x: partial(torch.compile(model), x), "ONNX Runtime": _onnx_runtime,
+    "CPU": partial,
+    "compile": lambda model, x: partial(torch.compile(model), x),
+    "ONNX Runtime": _onnx_runtime,
     "OpenVINO": _openvino,
-}  # fmt: skip
+}
 
 
 def _captured(call: Callable[[], Any]) -> tuple[hpu.HPUGraph, Any]:

@@ -17,16 +17,24 @@ from benchmarks.timing import ROUNDS_TO_QUOTE, Peer, Spread, check_losses, in_tu
 _WARM_UP = 6
 PEERS: dict[str, dict[str, Any]] = {
     "hpu, lazy": {"device": "hpu", "lazy": True},
-    "hpu, lazy, one thread": {"device": "hpu", "lazy": True, "threads": 1}, "hpu, eager": {"device": "hpu"}, "CPU": {},
-    "CPU, fused": {"fused": True}, "compile": {"compiled": "model"},
-    "compile, fused": {"compiled": "model", "fused": True}, "compile both": {"compiled": "both"},
-}  # fmt: skip
+    "hpu, lazy, one thread": {"device": "hpu", "lazy": True, "threads": 1},
+    "hpu, eager": {"device": "hpu"},
+    "CPU": {},
+    "CPU, fused": {"fused": True},
+    "compile": {"compiled": "model"},
+    "compile, fused": {"compiled": "model", "fused": True},
+    "compile both": {"compiled": "both"},
+}
 CASES = (
-    (models.MLP, 200, ">= 1.7 as written, >= 1.3 tuned"), (models.WIDE_MLP, 3, ">= 1.6 both"),
-    (models.GPT_WIDE, 2, ">= 1.5 both"), (models.VIT, 2, ">= 1.4 both"),
-    (models.GPT_SMALL, 6, ">= 1.2 as written, >= 1.0 tuned"), (models.BERT, 4, ">= 1.1 as written, >= 1.0 tuned"),
-    (models.CONVNET, 4, ">= 1.0 both"), (models.RESNET, 4, ">= 1.0 both"),
-)  # fmt: skip
+    (models.MLP, 200, ">= 1.7 as written, >= 1.3 tuned"),
+    (models.WIDE_MLP, 3, ">= 1.6 both"),
+    (models.GPT_WIDE, 2, ">= 1.5 both"),
+    (models.VIT, 2, ">= 1.4 both"),
+    (models.GPT_SMALL, 6, ">= 1.2 as written, >= 1.0 tuned"),
+    (models.BERT, 4, ">= 1.1 as written, >= 1.0 tuned"),
+    (models.CONVNET, 4, ">= 1.0 both"),
+    (models.RESNET, 4, ">= 1.0 both"),
+)
 # ResNet has many layers, and a recipe takes over in its first steps. In the wide MLP one of a million inputs of ReLU is
 # 0 to rounding, so a library decides whether its gradient is 0.
 _SENSITIVE = (models.RESNET, models.WIDE_MLP)

@@ -67,19 +67,31 @@ _ALL = tuple(
 )
 # The cells of --quick, what matters most first.
 _QUICK = (
-    ("MLP", ALL), ("MLP", READ), ("MLP", "one core"), ("GPT", ALL), ("GPT", READ), ("ConvNet", ALL),
-    ("MLP", "1.5 cores"), ("MLP", "last batch"), ("MLP", "2 at once"), ("MLP", "DataLoader"),
-)  # fmt: skip
+    ("MLP", ALL),
+    ("MLP", READ),
+    ("MLP", "one core"),
+    ("GPT", ALL),
+    ("GPT", READ),
+    ("ConvNet", ALL),
+    ("MLP", "1.5 cores"),
+    ("MLP", "last batch"),
+    ("MLP", "2 at once"),
+    ("MLP", "DataLoader"),
+)
 
 EAGER, LAZY, REPLAY = "hpu, eager", "hpu, lazy", "hpu, replay"
 MODES = (EAGER, LAZY, REPLAY)
 CPU, FUSED, AGAIN, COMPILED = "CPU", "CPU, fused", "CPU, fused, again", "compile, fused"
 _FUSED = {"optimizer": {"fused": True}}
 PEERS: dict[str, dict[str, Any]] = {
-    EAGER: {"device": "hpu", "mode": "eager"}, LAZY: {"device": "hpu", "mode": "lazy"},
-    REPLAY: {"device": "hpu", "mode": "replay"}, CPU: {}, FUSED: _FUSED, AGAIN: _FUSED,
+    EAGER: {"device": "hpu", "mode": "eager"},
+    LAZY: {"device": "hpu", "mode": "lazy"},
+    REPLAY: {"device": "hpu", "mode": "replay"},
+    CPU: {},
+    FUSED: _FUSED,
+    AGAIN: _FUSED,
     COMPILED: {"compiled": True, **_FUSED},
-}  # fmt: skip
+}
 
 _MINUTES, _QUICK_MINUTES = 28.0, 5.5
 _WARM_UP = 6
@@ -176,13 +188,20 @@ def _measure(work: str, condition: Condition, rounds: int, seconds: float, recip
             if name == COMPILED and not (condition.compiled and rounds >= ROUNDS_TO_QUOTE):
                 continue
             asked = {
-                "work": work, "condition": condition.name, "device": "cpu",
-                "mode": "eager", "compiled": False, "optimizer": {}, "quota": quota, **options,
-            }  # fmt: skip
+                "work": work,
+                "condition": condition.name,
+                "device": "cpu",
+                "mode": "eager",
+                "compiled": False,
+                "optimizer": {},
+                "quota": quota,
+                **options,
+            }
             environment = {
-                **condition.environment, "PT_HPU_LAZY_MODE": str(int(asked["mode"] == "lazy")),
+                **condition.environment,
+                "PT_HPU_LAZY_MODE": str(int(asked["mode"] == "lazy")),
                 "PT_HPU_RECIPE_CACHE_CONFIG": f"{recipes},False,2048",
-            }  # fmt: skip
+            }
             by_name[name] = [
                 stack.enter_context(children.Peer("machines_probe:Script", asked, environment=environment, core=core))
                 for _ in range(condition.at_once)
@@ -239,8 +258,16 @@ def _aims_of(checks: Sequence[Check]) -> str:
 
 def _matrix(title: str, cells: Sequence[Measured]) -> Table:
     columns = [
-        "condition", "mode", "p50 ms", "CPU ms", "CPU fused ms", "compile fused ms", "/ best CPU", "aims", "verdict",
-    ]  # fmt: skip
+        "condition",
+        "mode",
+        "p50 ms",
+        "CPU ms",
+        "CPU fused ms",
+        "compile fused ms",
+        "/ best CPU",
+        "aims",
+        "verdict",
+    ]
     table = Table(title, columns)
     for cell in cells:
         if cell.failed:

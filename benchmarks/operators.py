@@ -21,10 +21,13 @@ def dispatch(rounds: int) -> list[Table]:
     """Small operators."""
     square = torch.randn(8, 8, generator=torch.Generator().manual_seed(0))
     cases: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
-        ("add 8x8", torch.add, (square, square + 1)), ("mm 8x8", torch.mm, (square, square)),
-        ("relu 8x8", torch.relu, (square,)), ("softmax 8x8", torch.softmax, (square, -1)),
-        ("add_ 8x8", torch.Tensor.add_, (square, 0.0)), ("linear 8x8", F.linear, (square, square, square[0])),
-    ]  # fmt: skip
+        ("add 8x8", torch.add, (square, square + 1)),
+        ("mm 8x8", torch.mm, (square, square)),
+        ("relu 8x8", torch.relu, (square,)),
+        ("softmax 8x8", torch.softmax, (square, -1)),
+        ("add_ 8x8", torch.Tensor.add_, (square, 0.0)),
+        ("linear 8x8", F.linear, (square, square, square[0])),
+    ]
     table = Table(
         "Small operators, 20,000 calls in a row; faults are per call",
         ["operator", "hpu host us", "hpu done us", "CPU us", "host / CPU", "done / CPU", "aim", "faults hpu, CPU"],
@@ -41,8 +44,13 @@ def dispatch(rounds: int) -> list[Table]:
         hpu, cpu = found["hpu"], found["CPU"]
         table.rows.append(
             [
-                name, *hpu.spreads(1e6), Spread.of(cpu.done, 1e6), hpu.ratio_to(cpu, "host"), hpu.ratio_to(cpu),
-                f"<= {_AIM}", f"{Spread.of(hpu.faults).median:.3g}, {Spread.of(cpu.faults).median:.3g}",
+                name,
+                *hpu.spreads(1e6),
+                Spread.of(cpu.done, 1e6),
+                hpu.ratio_to(cpu, "host"),
+                hpu.ratio_to(cpu),
+                f"<= {_AIM}",
+                f"{Spread.of(hpu.faults).median:.3g}, {Spread.of(cpu.faults).median:.3g}",
             ]
-        )  # fmt: skip
+        )
     return [table]

@@ -74,9 +74,7 @@ def measured(results: str) -> dict[str, dict[str, tuple[float, float]]]:
             own["lazy mode"] = gains(times, "hpu, lazy")
     for printed in tables(parts.get("compile", "")):
         if printed.title.startswith("training step, "):
-            times = {
-                name: 1 / median(row["CPU, torch.compile / this"]) for name, row in printed.rows.items()
-            }  # fmt: skip
+            times = {name: 1 / median(row["CPU, torch.compile / this"]) for name, row in printed.rows.items()}
             model = _model(printed.title.removeprefix("training step, "))
             # That benchmark has no eager peers: `lazy` says what they take beside torch.compile.
             times |= eager.get(model, {})
@@ -116,11 +114,14 @@ def text(results: str) -> str:
     ratios = [median(row["done / CPU"]) for row in small.rows.values()]
     taken = "; ".join(_taken(results, name) for name in ("lazy", "compile", "dispatch"))
     processor = _facts(results, "lazy").get("processor", "an unknown processor")
-    return "\n".join([
-        *lines, "",
-        f"A single small operator takes {min(ratios):.1f} to {max(ratios):.1f} times as long as on the CPU device.",
-        *textwrap.wrap(f"Measured on {processor}: {taken}.", 120),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"A single small operator takes {min(ratios):.1f} to {max(ratios):.1f} times as long as on the CPU device.",
+            *textwrap.wrap(f"Measured on {processor}: {taken}.", 120),
+        ]
+    )
 
 
 def replaced(readme: str, results: str) -> str:

@@ -79,11 +79,15 @@ def machine() -> dict[str, str]:
         "processor": processor[1].strip() if processor else platform.processor() or "unknown",
         "cores": str(os.cpu_count()),
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}", "python": platform.python_version(),
-        "torch": torch.__version__, "torch threads": str(torch.get_num_threads()),
-        "instruction set": torch.backends.cpu.get_cpu_capability(), "openhpu": openhpu.__version__, "commit": commit(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch threads": str(torch.get_num_threads()),
+        "instruction set": torch.backends.cpu.get_cpu_capability(),
+        "openhpu": openhpu.__version__,
+        "commit": commit(),
         "load average at the start": f"{os.getloadavg()[0]:.2f}",
-    }  # fmt: skip
+    }
 
 
 def write_results(described: dict[str, str], tables: dict[str, list[Table]], order: Iterable[str]) -> None:

@@ -223,9 +223,15 @@ def shared_cache(seconds: float) -> dict[str, float]:
         entries = [path for path in recipes.iterdir() if len(path.name) == 64]
         left = [path for path in recipes.iterdir() if len(path.name) != 64 and path.is_dir()]
         return {
-            "seconds": seconds, "killed": killed, "ended": ended, "wrong": wrong, "recipes": len(entries),
-            "loaded by a new process": last["loaded"], "compiled by it": last["compiled"], "files left": len(left),
-        }  # fmt: skip
+            "seconds": seconds,
+            "killed": killed,
+            "ended": ended,
+            "wrong": wrong,
+            "recipes": len(entries),
+            "loaded by a new process": last["loaded"],
+            "compiled by it": last["compiled"],
+            "files left": len(left),
+        }
 
 
 def _agree(found: Mapping[str, float], expected: Mapping[str, float]) -> bool:

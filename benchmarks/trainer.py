@@ -34,14 +34,28 @@ def model(name: str) -> Any:
 
     if name == "GPT-2":
         config = transformers.GPT2Config(
-            vocab_size=_WORDS, n_positions=64, n_embd=64, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0,
-            attn_pdrop=0.0, bos_token_id=0, eos_token_id=0,
-        )  # fmt: skip
+            vocab_size=_WORDS,
+            n_positions=64,
+            n_embd=64,
+            n_layer=2,
+            n_head=4,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            bos_token_id=0,
+            eos_token_id=0,
+        )
         return transformers.GPT2LMHeadModel(config)
     config = transformers.BertConfig(
-        vocab_size=_WORDS, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=256,
-        max_position_embeddings=64, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
+        vocab_size=_WORDS,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=256,
+        max_position_embeddings=64,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
     return transformers.BertForMaskedLM(config)
 
 
@@ -64,9 +78,15 @@ def train(name: str, device: str) -> dict[str, float]:
 
     with tempfile.TemporaryDirectory() as folder:
         arguments = transformers.TrainingArguments(
-            folder, max_steps=_STEPS, per_device_train_batch_size=_BATCH, report_to=[], save_strategy="no",
-            disable_tqdm=True, use_cpu=device == "cpu", logging_steps=500,
-        )  # fmt: skip
+            folder,
+            max_steps=_STEPS,
+            per_device_train_batch_size=_BATCH,
+            report_to=[],
+            save_strategy="no",
+            disable_tqdm=True,
+            use_cpu=device == "cpu",
+            logging_steps=500,
+        )
         data = [{"input_ids": row, "labels": row.clone()} for row in words]
         trainer = transformers.Trainer(model(name), arguments, train_dataset=data, callbacks=[Clock()])
         if (on := trainer.model.device.type) != device:
@@ -105,9 +125,15 @@ def trainer(rounds: int) -> list[Table]:
             {peer: Samples(done=[one[peer][what] for one in found]) for peer in _PEERS} for what in ("step", "first")
         )
         for peer in _PEERS:
-            table.rows.append([
-                name, peer, Spread.of(steps[peer].done, 1e3), Spread.of(firsts[peer].done, 1e3),
-                steps[peer].ratio_to(steps["CPU"]), steps[peer].ratio_to(steps["hpu, eager"]),
-                firsts[peer].ratio_to(firsts["hpu, eager"]),
-            ])  # fmt: skip
+            table.rows.append(
+                [
+                    name,
+                    peer,
+                    Spread.of(steps[peer].done, 1e3),
+                    Spread.of(firsts[peer].done, 1e3),
+                    steps[peer].ratio_to(steps["CPU"]),
+                    steps[peer].ratio_to(steps["hpu, eager"]),
+                    firsts[peer].ratio_to(firsts["hpu, eager"]),
+                ]
+            )
     return [table]

@@ -29,9 +29,13 @@ class Answering:
     child: Child
 
     def __init__(
-        self, module: str, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None,
-        core: int | None = None, base: Mapping[str, str] = os.environ,
-    ):  # fmt: skip
+        self,
+        module: str,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        core: int | None = None,
+        base: Mapping[str, str] = os.environ,
+    ):
         self._command = [sys.executable, "-m", module, *arguments]
         self._environment = {**base, "OPENHPU_MODULE_LOCKS": "0", **(environment or {})}
         self._core = core

@@ -174,8 +174,9 @@ class Budget:
         self._woken, wake = os.pipe()
         os.set_blocking(wake, False)
         self._wake = wake
-        self._handlers = {number: signal.signal(number, self._signal) for number in
-                          (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}  # fmt: skip
+        self._handlers = {
+            number: signal.signal(number, self._signal) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+        }
         # Written by the C code of a signal, so that the other thread sees it even if the main thread is stuck.
         self._wakeup = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         self._main = threading.get_ident()
@@ -193,8 +194,10 @@ class Budget:
             file.seek(0)
             who = file.read().strip()
             file.close()
-            _refuse(f"{self.name} runs in this checkout already{f', as process {who}' if who else ''}; wait for it or "
-                    "end it. Nothing was changed")  # fmt: skip
+            _refuse(
+                f"{self.name} runs in this checkout already{f', as process {who}' if who else ''}; wait for it or "
+                "end it. Nothing was changed"
+            )
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()

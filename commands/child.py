@@ -91,9 +91,12 @@ class Ended:
 
 
 def run(
-    argv: Sequence[str | os.PathLike[str]], *, seconds: float, on_line: Callable[[str], object] | None = None,
+    argv: Sequence[str | os.PathLike[str]],
+    *,
+    seconds: float,
+    on_line: Callable[[str], object] | None = None,
     **options: Any,
-) -> Ended:  # fmt: skip
+) -> Ended:
     """Run a command to its end, at most so many seconds. Its exit status is not checked.
 
     `on_line` gets each line without its end, soon after it is printed. `options` are Child's. Raises OSError if the
@@ -154,11 +157,20 @@ class Child:
     """
 
     def __init__(
-        self, argv: Sequence[str | os.PathLike[str]], *, seconds: float, log: Path | None = None,
-        env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None = None,
-        input: str | bytes | None = None, split: bool = False, talk: bool = False, grace: float = GRACE_S,
-        farewell: float = FAREWELL_S, server: "ForkServer | None" = None,
-    ):  # fmt: skip
+        self,
+        argv: Sequence[str | os.PathLike[str]],
+        *,
+        seconds: float,
+        log: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        input: str | bytes | None = None,
+        split: bool = False,
+        talk: bool = False,
+        grace: float = GRACE_S,
+        farewell: float = FAREWELL_S,
+        server: "ForkServer | None" = None,
+    ):
         if not seconds > 0:
             raise ValueError(f"a child needs a time above 0 s, not {seconds} s: {argv}")
         self.argv = [os.fspath(word) for word in argv]
@@ -189,19 +201,38 @@ class Child:
                     if server:
                         assert not talk
                         request = {
-                            "argv": self.argv, "seconds": seconds, "grace": grace, "farewell": farewell,
-                            "env": dict(os.environ if env is None else env), "cwd": os.path.abspath(cwd or "."),
-                        }  # fmt: skip
+                            "argv": self.argv,
+                            "seconds": seconds,
+                            "grace": grace,
+                            "farewell": farewell,
+                            "env": dict(os.environ if env is None else env),
+                            "cwd": os.path.abspath(cwd or "."),
+                        }
                         files = (given, self._out, self._err or self._out, theirs)
                         self._process = server.start(request, [file.fileno() for file in files])
                     else:
                         self._process = subprocess.Popen(
-                            [sys.executable, "-I", "-S", _SUPERVISOR, str(theirs.fileno()), str(seconds), str(grace),
-                             str(farewell), str(os.getpid()), *self.argv],
-                            stdin=subprocess.PIPE if talk else given, stdout=subprocess.PIPE if talk else self._out,
-                            stderr=self._err or self._out, bufsize=0, env=env, cwd=cwd, pass_fds=[theirs.fileno()],
+                            [
+                                sys.executable,
+                                "-I",
+                                "-S",
+                                _SUPERVISOR,
+                                str(theirs.fileno()),
+                                str(seconds),
+                                str(grace),
+                                str(farewell),
+                                str(os.getpid()),
+                                *self.argv,
+                            ],
+                            stdin=subprocess.PIPE if talk else given,
+                            stdout=subprocess.PIPE if talk else self._out,
+                            stderr=self._err or self._out,
+                            bufsize=0,
+                            env=env,
+                            cwd=cwd,
+                            pass_fds=[theirs.fileno()],
                             start_new_session=True,
-                        )  # fmt: skip
+                        )
                     _live.add(self)
                 stack.callback(self._close)
                 self.pid = self._begin()
@@ -305,10 +336,15 @@ class Child:
             self._process.wait(_END_S)
         code, timed_out = (int(words[1]), words[2] == "1") if words else (-signal.SIGKILL, False)
         self._ended = Ended(
-            code, timed_out, self._stopped and not timed_out, time.monotonic() - self._started,
-            self._text(self._out.fileno()), self._text(self._err.fileno()) if self._err else "",
-            tuple(map(unquote, words[3:])), self.log,
-        )  # fmt: skip
+            code,
+            timed_out,
+            self._stopped and not timed_out,
+            time.monotonic() - self._started,
+            self._text(self._out.fileno()),
+            self._text(self._err.fileno()) if self._err else "",
+            tuple(map(unquote, words[3:])),
+            self.log,
+        )
 
     # Its output.
 

@@ -51,9 +51,16 @@ def of_other(text: str) -> int:
 
 
 _KINDS = {
-    ".py": of_python, ".pyi": of_python, ".cpp": of_cpp, ".h": of_cpp, ".js": of_cpp, ".css": of_cpp, ".sh": of_other,
-    ".txt": of_other, ".html": of_other,
-}  # fmt: skip
+    ".py": of_python,
+    ".pyi": of_python,
+    ".cpp": of_cpp,
+    ".h": of_cpp,
+    ".js": of_cpp,
+    ".css": of_cpp,
+    ".sh": of_other,
+    ".txt": of_other,
+    ".html": of_other,
+}
 _NAMES = {"Makefile": of_other, "run": of_other}
 
 
@@ -61,8 +68,12 @@ def count(root: Path = ROOT) -> Counter[str]:
     """Code lines of each folder at the top of the checkout, by its name."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=root, capture_output=True, text=True, check=True, timeout=60,
-    ).stdout  # fmt: skip
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
     lines: Counter[str] = Counter()
     for name in filter(None, listed.split("\0")):
         path = root / name

@@ -68,9 +68,11 @@ def _migration() -> dict[str, str]:
 
 
 PAGES: dict[str, Callable[[], dict[str, str]]] = {
-    "environment.md": _environment, "differences.md": _differences, "gaudi-operators.md": _gaudi_operators,
+    "environment.md": _environment,
+    "differences.md": _differences,
+    "gaudi-operators.md": _gaudi_operators,
     "migration.md": _migration,
-}  # fmt: skip
+}
 
 
 def path_of(page: str) -> Path:

@@ -74,8 +74,11 @@ class ForkServer:
         environment.pop("PYTHONPATH", None)
         self._process = child.start(
             [sys.executable, "-m", "commands.fork_server", path, *modules],
-            seconds=_LIFE_S, env=environment, cwd=ROOT, talk=True,
-        )  # fmt: skip
+            seconds=_LIFE_S,
+            env=environment,
+            cwd=ROOT,
+            talk=True,
+        )
         if self._process.answer(_START_S) != "listening":
             raise child.ChildError(self._process.story("does not listen"))
         self._channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -12,9 +12,14 @@ _NAME = 200  # characters
 
 
 def run(
-    budget: Budget, suite: str, arguments: Sequence[str], *, seconds: float, env: Mapping[str, str],
+    budget: Budget,
+    suite: str,
+    arguments: Sequence[str],
+    *,
+    seconds: float,
+    env: Mapping[str, str],
     cwd: str | os.PathLike[str],
-) -> child.Ended:  # fmt: skip
+) -> child.Ended:
     """Run `pytest -v`, at most so many seconds; how it ended, with what it printed."""
     command = [sys.executable, "-m", "pytest", "-v", *arguments]
     with budget.doing(suite, "begins"), child.start(command, seconds=seconds, env=env, cwd=cwd) as running:

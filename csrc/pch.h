@@ -1,5 +1,6 @@
 #pragma once
-// The precompiled header of the core: what many files need of PyTorch and of the standard library, and nothing of Python.
+// The precompiled header of the core: what many files need of PyTorch and of the standard library, and nothing of
+// Python.
 #include <ATen/core/Tensor.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/ScopeExit.h>

@@ -34,11 +34,17 @@ def environment_of(lane: Lane, folder: Path, site: Path | None) -> dict[str, str
     paths = [str(path) for path in (site, lane.torchvision and TORCHVISION, *beside, ROOT, ROOT / "src") if path]
     commands = [str(path) for path in (site and site / "bin", Path(sys.executable).parent) if path]
     environment = {
-        **os.environ, "PYTHONPATH": os.pathsep.join(paths), "OPENHPU_MODULE_LOCKS": "0", "HF_HUB_OFFLINE": "1",
-        "HF_HOME": str(folder / "hub"), "PATH": os.pathsep.join([*commands, os.environ["PATH"]]),
-        "CI": "true", "TOKENIZERS_PARALLELISM": "false", "TORCH_EXTENSIONS_DIR": str(folder / "extensions"),
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "OPENHPU_MODULE_LOCKS": "0",
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(folder / "hub"),
+        "PATH": os.pathsep.join([*commands, os.environ["PATH"]]),
+        "CI": "true",
+        "TOKENIZERS_PARALLELISM": "false",
+        "TORCH_EXTENSIONS_DIR": str(folder / "extensions"),
         **({} if lane.folder else {"PYTHONWARNINGS": "ignore"}),
-    }  # fmt: skip
+    }
     if lane.torchvision:
         libraries = folder.parent / "empty-libraries"
         libraries.mkdir(exist_ok=True)
@@ -80,10 +86,20 @@ class Tests:
         if self.lane.inside:
             configuration = self.tests / "pytest.ini"
         command = [
-            "-c", str(configuration), "--rootdir", str(self.tests), "--tb=short",
-            "-o", f"cache_dir={cache}", "-o", "faulthandler_timeout=300", f"--junit-xml={report}",
-            *(["-k", chosen] if chosen else []), *files, *self.arguments,
-        ]  # fmt: skip
+            "-c",
+            str(configuration),
+            "--rootdir",
+            str(self.tests),
+            "--tb=short",
+            "-o",
+            f"cache_dir={cache}",
+            "-o",
+            "faulthandler_timeout=300",
+            f"--junit-xml={report}",
+            *(["-k", chosen] if chosen else []),
+            *files,
+            *self.arguments,
+        ]
         ended = pytests.run(
             self.budget, one.title, command, seconds=_MOST_S, cwd=self.tests, env=self.environment | one.environment
         )

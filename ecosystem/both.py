@@ -56,10 +56,18 @@ def shaken(model: Any, scale: float) -> Any:
 def options(folder: Path, device: str, steps: int, **changes: Any) -> dict[str, Any]:
     """The arguments of a Trainer of so many steps."""
     return {
-        "output_dir": str(folder), "max_steps": steps, "per_device_train_batch_size": 4, "logging_steps": 1,
-        "learning_rate": 1e-3, "report_to": [], "save_strategy": "no", "disable_tqdm": True, "use_cpu": device == "cpu",
-        "seed": 3, **changes,
-    }  # fmt: skip
+        "output_dir": str(folder),
+        "max_steps": steps,
+        "per_device_train_batch_size": 4,
+        "logging_steps": 1,
+        "learning_rate": 1e-3,
+        "report_to": [],
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "use_cpu": device == "cpu",
+        "seed": 3,
+        **changes,
+    }
 
 
 def logged(trainer: Any, name: str = "loss") -> list[float]:

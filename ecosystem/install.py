@@ -79,18 +79,34 @@ def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:
         if not done.exists() or done.read_text() != packages:
             listed.write_text(packages)
             _pip(
-                name, f"the {len(packages.splitlines())} packages that {REQUIREMENTS.relative_to(ROOT)} has for it",
-                "install", "--no-deps", "--require-hashes", "--upgrade", "--target", str(site), "-r", str(listed),
-            )  # fmt: skip
+                name,
+                f"the {len(packages.splitlines())} packages that {REQUIREMENTS.relative_to(ROOT)} has for it",
+                "install",
+                "--no-deps",
+                "--require-hashes",
+                "--upgrade",
+                "--target",
+                str(site),
+                "-r",
+                str(listed),
+            )
             done.write_text(packages)
     if lane.source:
         version = next(package for package in lane.packages if package.startswith(f"{lane.source}=="))
         tests = folder / version.replace("==", "-")
         if not tests.exists():
             _pip(
-                name, f"the source distribution of {version}, whose tests it runs",
-                "download", "--no-deps", "--no-build-isolation", "--no-binary", ":all:", "-d", str(folder), version,
-            )  # fmt: skip
+                name,
+                f"the source distribution of {version}, whose tests it runs",
+                "download",
+                "--no-deps",
+                "--no-build-isolation",
+                "--no-binary",
+                ":all:",
+                "-d",
+                str(folder),
+                version,
+            )
             with tarfile.open(next(folder.glob(f"{lane.source.replace('-', '[-_]')}*.tar.gz"))) as archive:
                 archive.extractall(folder, filter="data")
     if lane.checkout:
@@ -129,9 +145,10 @@ def _checkout(name: str, repository: str, folder: Path, site: Path, apart: bool)
         else:
             copy.mkdir()
             for arguments in (
-                ("init", "-q"), ("fetch", "-q", "--depth=1", f"https://github.com/{repository}", commit),
+                ("init", "-q"),
+                ("fetch", "-q", "--depth=1", f"https://github.com/{repository}", commit),
                 ("checkout", "-q", "FETCH_HEAD"),
-            ):  # fmt: skip
+            ):
                 ended = child.run(["git", "-C", str(copy), *arguments], seconds=PIP_S)
                 if ended.code:
                     shutil.rmtree(copy)

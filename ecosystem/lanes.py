@@ -59,19 +59,30 @@ _VLLM_LAZY = tuple(
 _VLLM = {"OPENHPU_MEMORY_GB": "2", "VLLM_NO_USAGE_STATS": "1"}
 _VLLM_MEMORY = {"rotary embeddings": {"OPENHPU_MEMORY_GB": "12"}}
 _INC_FILES = (
-    "block_wise", "calibration_counter", "fakequant", "fp8_config", "qdq", "quarot", "runtime_scale_patching",
-    "save_load", "scalar", "scale_method_config",
-)  # fmt: skip
+    "block_wise",
+    "calibration_counter",
+    "fakequant",
+    "fp8_config",
+    "qdq",
+    "quarot",
+    "runtime_scale_patching",
+    "save_load",
+    "scalar",
+    "scale_method_config",
+)
 _INC = LAZY | _NODES | {"INC_PT_ONLY": "1", "OPENHPU_MEMORY_GB": "4"}
 # What is served, by parts: title, file, pytest's expression.
 _VLLM_SERVING = (
-    ("tokens of models", "test_serving.py", "test_tokens"), ("warm-up", "test_serving.py", "test_warm_up"),
-    ("ranks", "test_serving.py", "test_ranks"), ("the server, without graphs", "test_server.py", "plain"),
+    ("tokens of models", "test_serving.py", "test_tokens"),
+    ("warm-up", "test_serving.py", "test_warm_up"),
+    ("ranks", "test_serving.py", "test_ranks"),
+    ("the server, without graphs", "test_server.py", "plain"),
     ("the server, with graphs", "test_server.py", "graphs"),
     ("the server's end, and what it refuses", "test_server.py", "end or large or ranks or report or parallel"),
     ("tokens of models with HPU graphs", "test_serving.py", "test_tokens and compile"),
-    ("features", "test_features.py", ""), ("the plugin's unit tests as docs/ci.md runs them", "test_ci.py", ""),
-)  # fmt: skip
+    ("features", "test_features.py", ""),
+    ("the plugin's unit tests as docs/ci.md runs them", "test_ci.py", ""),
+)
 
 
 def _vllm_files(files: Iterable[str]) -> tuple[str, ...]:
@@ -100,7 +111,9 @@ _RUNS = {
     "deepspeed": (
         *(
             Run(
-                f"cells of {ranks}, eager", ("test_matrix.py",), EAGER | _RANKS,
+                f"cells of {ranks}, eager",
+                ("test_matrix.py",),
+                EAGER | _RANKS,
                 f"test_cell and not nvme and -{ranks[0]}]",
             )
             for ranks in ("1 rank", "2 ranks", "4 ranks")
@@ -115,7 +128,8 @@ _RUNS = {
         Run("all, eager", ("tests",), EAGER),
         Run(
             "core, lazy",
-            tuple(f"tests/test_{name}.py" for name in ("accelerator", "optimizer", "grad_sync", "multidevice")), LAZY,
+            tuple(f"tests/test_{name}.py" for name in ("accelerator", "optimizer", "grad_sync", "multidevice")),
+            LAZY,
         ),
     ),
     "transformers": (
@@ -140,7 +154,7 @@ _RUNS = {
         Run("models and formats, lazy", tuple(f"unit_tests/test_{name}.py" for name in _INC_FILES), _INC),
         Run("interface, lazy", ("test_register_apis.py",), _INC),
     ),
-}  # fmt: skip
+}
 
 
 def _lane(name: str, given: dict[str, Any]) -> Lane:

@@ -127,7 +127,8 @@ def write(path: Path, text: str, part: str) -> None:
 def write_summary(pages: Path) -> None:
     """One page of the whole, `docs/ecosystem.md`, from the pages of the lanes."""
     lines = [
-        "# Released libraries on hpu", "",
+        "# Released libraries on hpu",
+        "",
         "Generated from the lanes' pages by `python -m ecosystem pages`; do not edit. Each line links to the",
         "lane's page. The page has versions, failures with their reasons, skips and, where there are steps to",
         "time, times. PyTorch's databases of operators, modules and optimizers are in",
@@ -136,7 +137,7 @@ def write_summary(pages: Path) -> None:
         "",
         "| lane | what | run | passed | failed | unexplained | skipped | commit, date |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]  # fmt: skip
+    ]
     for name, lane in LANES.items():
         path = pages / f"{name}.md"
         if not path.exists():

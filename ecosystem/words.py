@@ -4,9 +4,35 @@ from typing import Any
 
 SIZE = 99
 WORDS = (
-    "[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]", "a", "the", "cat", "dog", "sat", "ran", "on", "mat", "house", "is",
-    "this", "example", "good", "bad", "blue", "red", ".", "user", "assistant", "system", "what", "which", "colour",
-)  # fmt: skip
+    "[PAD]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "[UNK]",
+    "a",
+    "the",
+    "cat",
+    "dog",
+    "sat",
+    "ran",
+    "on",
+    "mat",
+    "house",
+    "is",
+    "this",
+    "example",
+    "good",
+    "bad",
+    "blue",
+    "red",
+    ".",
+    "user",
+    "assistant",
+    "system",
+    "what",
+    "which",
+    "colour",
+)
 _CHAT = (
     "{% for m in messages %}{{ m['role'] + ' ' + m['content'] + ' [SEP] ' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ 'assistant ' }}{% endif %}"
@@ -26,6 +52,14 @@ def tokenizer(length: int = 60, wrapped: bool = True) -> Any:
             single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
         )
     return PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]",
-        unk_token="[UNK]", bos_token="[CLS]", eos_token="[SEP]", model_max_length=length, chat_template=_CHAT,
-    )  # fmt: skip
+        tokenizer_object=made,
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        unk_token="[UNK]",
+        bos_token="[CLS]",
+        eos_token="[SEP]",
+        model_max_length=length,
+        chat_template=_CHAT,
+    )

@@ -163,8 +163,11 @@ def demo(args: argparse.Namespace, budget: Budget) -> int:
     loss, baseline, text = run(
         budget,
         f"GPT on Python's help texts, {args.stretches * args.steps} steps, batch 8 x 64 characters",
-        "gpt", "validation loss", args.stretches, args.steps,
-    )  # fmt: skip
+        "gpt",
+        "validation loss",
+        args.stretches,
+        args.steps,
+    )
     say(f"for comparison: a model that knows only character frequencies has validation loss {baseline:.3f}", "  ")
     say(f"it writes: {text!r}", "  ")
     learned = {"digits": accuracy >= MIN_ACCURACY, "GPT": loss <= baseline - MIN_GAIN}

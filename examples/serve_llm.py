@@ -31,9 +31,14 @@ PROMPTS = ("the quick brown", "an accelerator", "dog", "the quick brown and an a
 NEAR = 0.1
 # What a step should not do; of a graph's operators, those that ran in recipes and those that ran one by one.
 COUNTERS = (
-    "ops_fallback", "recompilations", "recipes_compiled", "ops_waited", "blocking_reads", "ops_in_recipes",
+    "ops_fallback",
+    "recompilations",
+    "recipes_compiled",
+    "ops_waited",
+    "blocking_reads",
+    "ops_in_recipes",
     "ops_node_by_node",
-)  # fmt: skip
+)
 _ROUNDS = 5
 _RECIPES_S = 300.0
 _VOCABULARY = 512
@@ -59,10 +64,18 @@ def missing() -> list[str]:
 
 # Of a tiny model: two layers, 256 wide.
 SHAPE: dict[str, Any] = {
-    "vocab_size": _VOCABULARY, "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 2,
-    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 2048, "bos_token_id": 0,
-    "eos_token_id": 1, "pad_token_id": 2, "initializer_range": 0.08,
-}  # fmt: skip
+    "vocab_size": _VOCABULARY,
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 2048,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "pad_token_id": 2,
+    "initializer_range": 0.08,
+}
 
 
 def tiny_model(kind: str, folder: Path, **more: Any) -> None:
@@ -78,14 +91,29 @@ def tiny_model(kind: str, folder: Path, **more: Any) -> None:
         "gpt-oss": lambda: transformers.GptOssConfig(
             # Wider than the longest prompt: vLLM's gpt_oss.py cuts what the plugin gives it, (1, tokens, width), there.
             # The window too: of a longer prompt the plugin's decodes see the last blocks only (docs/serving.md).
-            **SHAPE | {"hidden_size": 512}, num_local_experts=4, num_experts_per_tok=2, head_dim=64, sliding_window=512,
+            **SHAPE | {"hidden_size": 512},
+            num_local_experts=4,
+            num_experts_per_tok=2,
+            head_dim=64,
+            sliding_window=512,
         ),
         "deepseek": lambda: transformers.DeepseekV2Config(
-            **SHAPE | {"num_key_value_heads": 4}, q_lora_rank=None, kv_lora_rank=128, qk_nope_head_dim=64, n_group=1,
-            qk_rope_head_dim=64, v_head_dim=64, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1,
-            moe_intermediate_size=256, first_k_dense_replace=1, topk_group=1, norm_topk_prob=False,
+            **SHAPE | {"num_key_value_heads": 4},
+            q_lora_rank=None,
+            kv_lora_rank=128,
+            qk_nope_head_dim=64,
+            n_group=1,
+            qk_rope_head_dim=64,
+            v_head_dim=64,
+            n_routed_experts=4,
+            num_experts_per_tok=2,
+            n_shared_experts=1,
+            moe_intermediate_size=256,
+            first_k_dense_replace=1,
+            topk_group=1,
+            norm_topk_prob=False,
         ),
-    }  # fmt: skip
+    }
     write_tokenizer(folder)
     torch.manual_seed(0)
     transformers.AutoModelForCausalLM.from_config(made[kind]()).to(torch.bfloat16).save_pretrained(folder)
@@ -115,9 +143,11 @@ def write_tokenizer(folder: Path, more: tuple[str, ...] = ()) -> None:
     special = ["<s>", "</s>", "<pad>", *more]
     text = [f"{' and '.join(PROMPTS[:3])} jumps over matrices of numbers {i} times" for i in range(200)]
     trainer = trainers.BpeTrainer(
-        vocab_size=_VOCABULARY, special_tokens=special, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        vocab_size=_VOCABULARY,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
-    )  # fmt: skip
+    )
     tokenizer.train_from_iterator(text, trainer)
     fast = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, bos_token=special[0], eos_token=special[1], pad_token=special[2]
@@ -194,9 +224,10 @@ def main() -> int:
         tiny_model(options.model, folder)
         start = time.perf_counter()
         more = {
-            "enable_prefix_caching": options.prefix_caching, "tensor_parallel_size": options.ranks,
+            "enable_prefix_caching": options.prefix_caching,
+            "tensor_parallel_size": options.ranks,
             "max_num_seqs": options.sequences,
-        }  # fmt: skip
+        }
         if options.chunk:
             more["max_num_batched_tokens"] = options.chunk
         llm = engine(folder, options.compile, options.warmup, **more)

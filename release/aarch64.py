@@ -102,8 +102,10 @@ def install(budget: Budget) -> None:
 def mix() -> None:
     """Both packages, each with the other machine's core under its own core's name."""
     release = ".".join(cross.TORCH.split(".")[:2])
-    cores = {"aarch64": next(INSTALLED.glob(f"openhpu/cores/{release}/_C.*")),
-             "x86_64": next(SOURCES.glob(f"openhpu/cores/{release}/_C.*x86_64*"))}  # fmt: skip
+    cores = {
+        "aarch64": next(INSTALLED.glob(f"openhpu/cores/{release}/_C.*")),
+        "x86_64": next(SOURCES.glob(f"openhpu/cores/{release}/_C.*x86_64*")),
+    }
     shutil.rmtree(MIXED, ignore_errors=True)
     for (machine, mine), other in zip(cores.items(), reversed(cores.values()), strict=True):
         package = next(path for path in mine.parents if path.name == "openhpu")
@@ -127,8 +129,12 @@ def run(name: str, row: Row, budget: Budget) -> dict[str, Any]:
     with budget.doing("make aarch64", name):
         ended = child.run(argv, seconds=budget.seconds(ROW_S), log=log, env=environment, cwd=ROOT)
     said = [line for line in ended.output.splitlines() if line.startswith("found: ") or " passed" in line]
-    return {"passed": ended.code == 0, "seconds": round(ended.seconds), "found": said[-1] if said else "",
-            "how": f"{ended.how}; see {log}\n{ended.tail}"}  # fmt: skip
+    return {
+        "passed": ended.code == 0,
+        "seconds": round(ended.seconds),
+        "found": said[-1] if said else "",
+        "how": f"{ended.how}; see {log}\n{ended.tail}",
+    }
 
 
 def main() -> int:

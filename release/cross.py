@@ -18,9 +18,11 @@ from release.environments import PIP, VERSIONS, StepError, checked
 COMPILER, EMULATOR, LIBRARIES = "aarch64-linux-gnu-g++", "qemu-aarch64", "/usr/aarch64-linux-gnu"
 TOOLS = "apt install g++-aarch64-linux-gnu qemu-user"
 OPTIONS = (
-    "-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=aarch64", f"-DCMAKE_CXX_COMPILER={COMPILER}",
+    "-DCMAKE_SYSTEM_NAME=Linux",
+    "-DCMAKE_SYSTEM_PROCESSOR=aarch64",
+    f"-DCMAKE_CXX_COMPILER={COMPILER}",
     f"-DCMAKE_CROSSCOMPILING_EMULATOR={EMULATOR};-L;{LIBRARIES}",
-)  # fmt: skip
+)
 FOLDER = ROOT / "build" / "aarch64"
 BUILT = FOLDER / "openhpu"  # as src/openhpu has it
 SUFFIX = f".cpython-{sys.version_info.major}{sys.version_info.minor}-aarch64-linux-gnu.so"
@@ -118,10 +120,16 @@ def system(budget: Budget) -> None:
     (state / "status").write_text("")  # nothing is installed there
     (state / "sources.list").write_text(_ARCHIVE)
     given = {
-        "APT::Architecture": "arm64", "APT::Architectures": "arm64", "Dir::State": state, "Dir::Cache": state,
-        "Dir::State::status": state / "status", "Dir::Etc::sourcelist": state / "sources.list",
-        "Dir::Etc::sourceparts": "-", "Debug::NoLocking": "1", "APT::Sandbox::User": "root",
-    }  # fmt: skip
+        "APT::Architecture": "arm64",
+        "APT::Architectures": "arm64",
+        "Dir::State": state,
+        "Dir::Cache": state,
+        "Dir::State::status": state / "status",
+        "Dir::Etc::sourcelist": state / "sources.list",
+        "Dir::Etc::sourceparts": "-",
+        "Debug::NoLocking": "1",
+        "APT::Sandbox::User": "root",
+    }
     apt = ["apt-get", "-q", "-y", *(f"-o{name}={value}" for name, value in given.items())]
     checked("apt-get update", [*apt, "update"], budget.seconds(300), FOLDER / "apt.txt")
     install = [*apt, "install", "--download-only", "--no-install-recommends", *_DEBIAN]

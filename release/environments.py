@@ -15,8 +15,18 @@ _PIP_S = 1800.0  # for PyTorch's build for CUDA, several gigabytes
 _BUILD_S = 2400.0
 _TOOLS = ("setuptools>=77", "wheel", "cmake>=3.22", "ninja")
 # Optional dependencies of pyproject.toml that tests need; the linters are left out.
-_TESTS = ("numpy", "pytest", "pytest-xdist", "hypothesis", "expecttest", "scipy", "scikit-learn", "tqdm", "torchviz",
-          "pillow")  # fmt: skip
+_TESTS = (
+    "numpy",
+    "pytest",
+    "pytest-xdist",
+    "hypothesis",
+    "expecttest",
+    "scipy",
+    "scikit-learn",
+    "tqdm",
+    "torchviz",
+    "pillow",
+)
 
 
 class StepError(RuntimeError):

@@ -60,8 +60,14 @@ class Container:
             path.mkdir()
         (self.packages / "packages.pth").write_text(f"{packages(folder / 'packages')}\n")
         pip = [
-            sys.executable, "-m", "pip", "--python", str(self.environment / "bin" / "python"), "install", "--no-deps",
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            str(self.environment / "bin" / "python"),
+            "install",
+            "--no-deps",
+        ]
         self.run("pip install", [*pip, "--no-index", wheel])
         mount, unshare = shutil.which("mount"), shutil.which("unshare")
         if mount and unshare and not subprocess.run([*_INSIDE, "true"], check=False, timeout=60).returncode:

@@ -51,8 +51,12 @@ def outcome(step: str, output: str, code: int) -> dict[str, Any]:
 
 
 def kept(version: Version) -> Kept:
-    sources = [path for each in SOURCES for path in sorted(each.rglob("*") if each.is_dir() else [each])
-               if path.suffix not in (".so", ".pyc") and path.is_file()]  # fmt: skip
+    sources = [
+        path
+        for each in SOURCES
+        for path in sorted(each.rglob("*") if each.is_dir() else [each])
+        if path.suffix not in (".so", ".pyc") and path.is_file()
+    ]
     return Kept(f"versions-{version.name}", fingerprint(sources, torch=version.torch))
 
 

@@ -126,9 +126,11 @@ def operands(function, dim, dtype=torch.float32, index_dtype=torch.int64, bad=(-
         index = torch.tensor([size - 1, *bad, 0], dtype=torch.int64)
         source_shape = [index.numel() if d == dim else n for d, n in enumerate(x.shape)]
     index = index.to(index_dtype)
-    return (x, dim, index) if function.__name__ not in WRITES else (
-        x, dim, index, rows(generator, *source_shape, dtype=dtype)
-    )  # fmt: skip
+    return (
+        (x, dim, index)
+        if function.__name__ not in WRITES
+        else (x, dim, index, rows(generator, *source_shape, dtype=dtype))
+    )
 
 
 EVERY = [index_select, gather, index, *BY_ROW, *PUTS, *BY_ELEMENT]

@@ -21,15 +21,35 @@ _ALLOWED = "ignore:Guards may run slower on Python 3.13.0:RuntimeWarning"
 _FAREWELL_S = 20.0  # for what a script leaves behind, which tests may be about
 # Variables that would change what a script does; each test names the ones that it is about.
 OURS = (
-    "PT_", "OPENHPU_", "HABANA_", "HLS_", "LOG_LEVEL_", "LOCAL_", "RANK", "ENABLE_CONSOLE", "GRAPH_VISUALIZATION",
-    "GPU_MIGRATION", "TORCH_DEVICE",
-)  # fmt: skip
+    "PT_",
+    "OPENHPU_",
+    "HABANA_",
+    "HLS_",
+    "LOG_LEVEL_",
+    "LOCAL_",
+    "RANK",
+    "ENABLE_CONSOLE",
+    "GRAPH_VISUALIZATION",
+    "GPU_MIGRATION",
+    "TORCH_DEVICE",
+)
 
 # What PyTorch and the libraries under it read when they are loaded.
 READ_AT_IMPORT = (
-    "OMP_", "GOMP_", "MKL_", "KMP_", "LD_", "MALLOC_", "PYTHONHASH", "TORCH_LOGS", "TORCH_SHOW", "TORCH_DISTRIBUTED",
-    "ATEN_", "DNNL_", "ONEDNN_",
-)  # fmt: skip
+    "OMP_",
+    "GOMP_",
+    "MKL_",
+    "KMP_",
+    "LD_",
+    "MALLOC_",
+    "PYTHONHASH",
+    "TORCH_LOGS",
+    "TORCH_SHOW",
+    "TORCH_DISTRIBUTED",
+    "ATEN_",
+    "DNNL_",
+    "ONEDNN_",
+)
 
 
 def clean_environment(home: Path, **variables: str) -> dict[str, str]:
@@ -60,9 +80,14 @@ class Result:
 
 
 def run_code(
-    code: str, folder: Path, environment: dict[str, str], warnings: str, fails: bool, timeout: float = TIMEOUT_S,
+    code: str,
+    folder: Path,
+    environment: dict[str, str],
+    warnings: str,
+    fails: bool,
+    timeout: float = TIMEOUT_S,
     fresh: bool = False,
-) -> Result:  # fmt: skip
+) -> Result:
     """Run Python code in `folder`; `fails`: whether it must. `fresh`: in an interpreter that imports PyTorch itself."""
     arguments = ["-W", warnings, "-W", _ALLOWED, "-c", textwrap.dedent(code)]
     return run_python(arguments, folder, environment, fails, timeout, fresh)
@@ -81,15 +106,24 @@ def _server() -> ForkServer:
 
 
 def run_python(
-    arguments: list[str], folder: Path, environment: dict[str, str], fails: bool | None = False,
-    timeout: float = TIMEOUT_S, fresh: bool = True,
-) -> Result:  # fmt: skip
+    arguments: list[str],
+    folder: Path,
+    environment: dict[str, str],
+    fails: bool | None = False,
+    timeout: float = TIMEOUT_S,
+    fresh: bool = True,
+) -> Result:
     """Run Python with arguments in `folder`; `fails`: whether it must (None: it may). `fresh`: as of `run_code`."""
     fresh = fresh or not can_be_forked(environment, os.environ)
     ended = child.run(
-        [sys.executable, "-X", "faulthandler", *arguments], env=environment, split=True, cwd=folder, seconds=timeout,
-        farewell=_FAREWELL_S, server=None if fresh else _server(),
-    )  # fmt: skip
+        [sys.executable, "-X", "faulthandler", *arguments],
+        env=environment,
+        split=True,
+        cwd=folder,
+        seconds=timeout,
+        farewell=_FAREWELL_S,
+        server=None if fresh else _server(),
+    )
     assert not ended.timed_out, f"{ended.how}: {ended.killed}\n{ended.output}{ended.errors}"
     assert fails in (None, ended.code != 0), ended.output + ended.errors
     return Result(ended)

@@ -88,9 +88,21 @@ def run_suite(name: str, suite: Suite, arguments: list[str], budget: Budget, ran
     """Run one suite; its outcomes are added to `ran` as they come. Says failures at once, and at the end in full."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     command = [
-        sys.executable, "-X", "faulthandler", "-m", "pytest", "-v", "--color=no", f"--durations={SLOWEST}",
-        "--durations-min=1", "-n", "1", "-o", f"faulthandler_timeout={suite.seconds}", *arguments,
-    ]  # fmt: skip
+        sys.executable,
+        "-X",
+        "faulthandler",
+        "-m",
+        "pytest",
+        "-v",
+        "--color=no",
+        f"--durations={SLOWEST}",
+        "--durations-min=1",
+        "-n",
+        "1",
+        "-o",
+        f"faulthandler_timeout={suite.seconds}",
+        *arguments,
+    ]
     environment = {**SHARED_CORES, **os.environ, "OPENHPU_MODULE_LOCKS": "0", **suite.environment}
     budget.say(f"=== {name} begins")
     started = time.monotonic()
@@ -157,9 +169,12 @@ def list_turns() -> None:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.run", description=__doc__)
     parser.add_argument(
-        "--only", action="append", choices=SUITES, metavar="SUITE",
+        "--only",
+        action="append",
+        choices=SUITES,
+        metavar="SUITE",
         help=f"run this suite only; may be repeated: {', '.join(SUITES)}",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--shard", metavar="NAME", choices=[shard.name for shard in shards.SHARDS], help=argparse.SUPPRESS
     )

@@ -69,22 +69,63 @@ RECORDED = (
     "tests/hpu/gaudi_ops/*",
     "tests/hpu/hpex/*",
     *_files(
-        "hpu", "lazy_*", "aliasing", "async", "autograd", "copies", "device", "direct_kernels", "errors", "events",
-        "fallback", "graph_*", "int64", "memory*", "multi_device", "nested", "optimizers", "out_of_*", "pinned",
-        "predicted_calls", "products", "profiler", "reads", "rng", "shape_cache", "small_calls", "source_lines",
-        "storage", "streams", "threads", "trace", "unforeseen_results", "views", "waits", "wider_dtypes",
+        "hpu",
+        "lazy_*",
+        "aliasing",
+        "async",
+        "autograd",
+        "copies",
+        "device",
+        "direct_kernels",
+        "errors",
+        "events",
+        "fallback",
+        "graph_*",
+        "int64",
+        "memory*",
+        "multi_device",
+        "nested",
+        "optimizers",
+        "out_of_*",
+        "pinned",
+        "predicted_calls",
+        "products",
+        "profiler",
+        "reads",
+        "rng",
+        "shape_cache",
+        "small_calls",
+        "source_lines",
+        "storage",
+        "streams",
+        "threads",
+        "trace",
+        "unforeseen_results",
+        "views",
+        "waits",
+        "wider_dtypes",
     ),
-)  # fmt: skip
+)
 # In turns, since most of their time is that of the C++ compiler. The other files of the suites compile each time.
 COMPILED_FILES = _files(
     "hpu",
     *(
-        f"compiled_{name}" for name in (
-            "constants", "deterministic", "failures", "gaudi_ops", "graphs", "int64", "libraries",
-            "out_of_*", "products", "requests", "same_bits",
+        f"compiled_{name}"
+        for name in (
+            "constants",
+            "deterministic",
+            "failures",
+            "gaudi_ops",
+            "graphs",
+            "int64",
+            "libraries",
+            "out_of_*",
+            "products",
+            "requests",
+            "same_bits",
         )
     ),
-)  # fmt: skip
+)
 COMPILER_FILES = tuple(
     f"tests/python/openhpu/compiler/**test_{name}.py"
     for name in ("casts", "out_of_range", "recipe", "service", "toolchain")
@@ -104,15 +145,24 @@ DEEPSPEED_FILES = _files(
 # What lies outside of the operators, or is the same in both modes.
 RANKS = _files("distributed", "failures", "node_channel", "replicas", "report", "traces", "two_nodes")
 LAUNCHED = (
-    "tests/lightning/guide/*", "tests/lightning/*/strategies/*", *_files("lightning", "failures", "strategies"),
-)  # fmt: skip
+    "tests/lightning/guide/*",
+    "tests/lightning/*/strategies/*",
+    *_files("lightning", "failures", "strategies"),
+)
 # Several processes for each test.
 TENANTS = ("tests/lightning/pytorch/datamodule/*", *_files("lightning", "roots", "tenants"))
 # Libraries, gigabytes, TorchScript, and processes that import PyTorch themselves.
 SELDOM = _files(
-    "hpu", "compile_sizes", "fork", "interrupts", "large_tensors", "module_lock", "thread_policy",
-    "torchvision", "tracing",
-)  # fmt: skip
+    "hpu",
+    "compile_sizes",
+    "fork",
+    "interrupts",
+    "large_tensors",
+    "module_lock",
+    "thread_policy",
+    "torchvision",
+    "tracing",
+)
 
 # In the order in which they begin, the longest first: what ends last, alone, is short.
 SUITES = {

@@ -61,8 +61,20 @@ def empty_libraries(extension: Path, folder: Path) -> list[str]:
     (folder / "versions").write_text(f"{next((n for n in names if 'cudart' in n), 'none')} {{ global: *; }};\n")
     for name in names:
         subprocess.run(
-            ["g++", "-x", "c", "-shared", "-fPIC", "-w", "empty.c", "-o", name, f"-Wl,-soname,{name}",
-             "-Wl,--version-script=versions"],
-            cwd=folder, check=True,
-        )  # fmt: skip
+            [
+                "g++",
+                "-x",
+                "c",
+                "-shared",
+                "-fPIC",
+                "-w",
+                "empty.c",
+                "-o",
+                name,
+                f"-Wl,-soname,{name}",
+                "-Wl,--version-script=versions",
+            ],
+            cwd=folder,
+            check=True,
+        )
     return [str(folder / name) for name in names]

@@ -49,8 +49,8 @@ c10::Storage make_hpu_storage(c10::DeviceIndex index, size_t nbytes) {
 
 at::Tensor make_hpu_tensor(
     c10::Storage storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset) {
-  auto impl = c10::make_intrusive<c10::TensorImpl>(
-      std::move(storage), c10::DispatchKeySet(c10::DispatchKey::HPU), dtype);
+  auto impl =
+      c10::make_intrusive<c10::TensorImpl>(std::move(storage), c10::DispatchKeySet(c10::DispatchKey::HPU), dtype);
   impl->set_sizes_and_strides(sizes, strides, offset);
   return at::Tensor(std::move(impl));
 }
@@ -95,7 +95,8 @@ at::Tensor adopt_result(const at::Tensor& cpu, c10::DeviceIndex index) {
   }
   TORCH_CHECK_NOT_IMPLEMENTED(
       cpu.layout() == c10::kStrided, "A result of layout ", cpu.layout(), " can't be held on an hpu device.");
-  auto t = make_hpu_tensor(upload_storage(cpu.storage(), index), cpu.dtype(), cpu.sizes(), cpu.strides(), cpu.storage_offset());
+  auto t = make_hpu_tensor(
+      upload_storage(cpu.storage(), index), cpu.dtype(), cpu.sizes(), cpu.strides(), cpu.storage_offset());
   if (cpu.is_conj()) t.unsafeGetTensorImpl()->_set_conj(true);
   if (cpu.is_neg()) t.unsafeGetTensorImpl()->_set_neg(true);
   return t;

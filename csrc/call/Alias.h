@@ -11,7 +11,8 @@ at::Tensor cpu_alias(const at::Tensor& t);
 at::Tensor cpu_alias_to_read(const at::Tensor& t);
 // The same over a storage that is there; with the key Meta one of the meta device, which has no memory.
 at::Tensor alias_over(
-    const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage, c10::DispatchKey key = c10::DispatchKey::CPU);
+    const c10::TensorImpl& t, c10::intrusive_ptr<c10::StorageImpl> storage,
+    c10::DispatchKey key = c10::DispatchKey::CPU);
 
 // A CPU storage over an hpu tensor's memory.
 c10::intrusive_ptr<c10::StorageImpl> cpu_storage_over(const c10::StorageImpl& storage);

@@ -106,11 +106,13 @@ struct Returned<std::tuple<T...>> {
 
 template <class Return, class... A>
 void add(Signatures& known, Return (*)(A...)) {
-  known[(type_of<A>() + ...) + "->" + Returned<Return>::types()] = [](const c10::OperatorHandle& op, c10::DispatchKey key) {
+  known[(type_of<A>() + ...) + "->" + Returned<Return>::types()] = [](const c10::OperatorHandle& op,
+                                                                      c10::DispatchKey key) {
     using Kernel = DirectKernel<Return(A...)>;
     // With its C++ signature, which PyTorch compares with that of its own kernels.
     return c10::Dispatcher::singleton().registerImpl(
-        op.operator_name(), key, c10::KernelFunction::makeFromUnboxedFunctor<false, Kernel>(std::make_unique<Kernel>(op)),
+        op.operator_name(), key,
+        c10::KernelFunction::makeFromUnboxedFunctor<false, Kernel>(std::make_unique<Kernel>(op)),
         c10::impl::CppSignature::make<Return(A...)>(), nullptr, "openhpu generic kernel");
   };
 }
@@ -127,9 +129,10 @@ Signatures all_signatures() {
   add_all<
       Tensor(T), Tensor(T, T), Tensor(T, T, T), Tensor(T, T, S), Tensor(T, S), Tensor(T, S, S), Tensor(T, S, S, S),
       Tensor(T, T, T, S), Tensor(T, T, T, S, S), Tensor(T, T, const OptionalTensor&), Tensor(T, int64_t, bool),
-      Tensor(T, T, int64_t, at::ScalarType), Tensor(T, Dtype), Tensor(T, std::string_view), Tensor(T, T, std::string_view),
-      Tensor(T, const std::optional<Scalar>&, const std::optional<Scalar>&), Tensor(T, int64_t, T), Tensor(T, int64_t),
-      Tensor(T, bool), Tensor(T, T, int64_t), Tensor(T, T, double), Tensor(T, T, bool)>(known);
+      Tensor(T, T, int64_t, at::ScalarType), Tensor(T, Dtype), Tensor(T, std::string_view),
+      Tensor(T, T, std::string_view), Tensor(T, const std::optional<Scalar>&, const std::optional<Scalar>&),
+      Tensor(T, int64_t, T), Tensor(T, int64_t), Tensor(T, bool), Tensor(T, T, int64_t), Tensor(T, T, double),
+      Tensor(T, T, bool)>(known);
   add_all<
       Tensor&(Tensor&), Tensor&(Tensor&, T), Tensor&(Tensor&, T, T), Tensor&(Tensor&, T, S), Tensor&(Tensor&, S),
       Tensor&(Tensor&, S, S), Tensor&(Tensor&, T, T, S), Tensor&(Tensor&, T, T, S, S)>(known);

@@ -59,8 +59,7 @@ c10::Stack call_on_twins(
     return twins.back().second;
   };
   c10::Stack stack;
-  for (const auto& v : args)
-    stack.push_back(v.isDevice() ? c10::IValue(c10::Device(c10::kCPU)) : map_tensors(v, twin));
+  for (const auto& v : args) stack.push_back(v.isDevice() ? c10::IValue(c10::Device(c10::kCPU)) : map_tensors(v, twin));
   c10::InferenceMode no_autograd(true);
   op.callBoxed(stack);
   return stack;
@@ -136,10 +135,11 @@ void note_fallback(const std::string& op, int scalar_type) {
   {
     std::lock_guard<std::mutex> lock(t.mutex);
     const bool allowed = t.allow_all || t.allowed.count(op) || t.allowed.count(bare) || t.allowed.count(base) ||
-        t.allowed.count(op.substr(0, op.find('.')));
+                         t.allowed.count(op.substr(0, op.find('.')));
     TORCH_CHECK(
-        allowed, "CPU fallback of ", op, " is forbidden by PT_HPU_PLACE_ON_CPU: the operator is not native on the chosen",
-        " device generation", dtype.empty() ? "" : " for dtype ", dtype,
+        allowed, "CPU fallback of ", op,
+        " is forbidden by PT_HPU_PLACE_ON_CPU: the operator is not native on the chosen", " device generation",
+        dtype.empty() ? "" : " for dtype ", dtype,
         ". Use another operator or dtype, add it to PT_HPU_PLACE_ON_CPU, or unset that variable.");
     n = ++t.counts[op];
   }
@@ -183,7 +183,8 @@ void run_on_host(const c10::OperatorHandle& op, c10::Stack& stack, const TwinsOn
       continue;
     }
     const auto& result = value.toTensor();
-    const auto known = std::find_if(twins.begin(), twins.end(), [&](const auto& t) { return t.second.is_same(result); });
+    const auto known =
+        std::find_if(twins.begin(), twins.end(), [&](const auto& t) { return t.second.is_same(result); });
     stack.emplace_back(known == twins.end() ? layout.adopt(result, index) : known->first);
   }
 }

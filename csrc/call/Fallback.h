@@ -23,8 +23,9 @@ bool computes_in(const std::string& op, c10::ScalarType integer);
 void note_fallback(const std::string& op, int scalar_type);
 std::map<std::string, uint64_t> fallback_ops();
 
-// For tensors that no alias of their memory describes (sparse, nested): what stands for an operand on the host, a tensor
-// of the device for a result, and, unless null, what an operator does to an operand if it has written to its twin.
+// For tensors that no alias of their memory describes (sparse, nested): what stands for an operand on the host, a
+// tensor of the device for a result, and, unless null, what an operator does to an operand if it has written to its
+// twin.
 struct TwinsOnHost {
   at::Tensor (*make)(const at::Tensor& operand);
   at::Tensor (*adopt)(const at::Tensor& result, c10::DeviceIndex index);
@@ -32,8 +33,9 @@ struct TwinsOnHost {
 };
 // Runs the operator on the host, as a CPU fallback; its arguments lie at the end of the stack.
 void run_on_host(const c10::OperatorHandle& op, c10::Stack& stack, const TwinsOnHost& layout);
-// An operator with a composite kernel would not reach the fallback of a key. So the kernel is registered for each operator
-// that PyTorch implements with the key `cpu`, but for those that `key` has. `what`: for PyTorch's messages. Returns true.
+// An operator with a composite kernel would not reach the fallback of a key. So the kernel is registered for each
+// operator that PyTorch implements with the key `cpu`, but for those that `key` has. `what`: for PyTorch's messages.
+// Returns true.
 bool register_where_cpu_has(
     c10::DispatchKey cpu, c10::DispatchKey key, const c10::KernelFunction& kernel, const char* what);
 

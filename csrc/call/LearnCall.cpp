@@ -77,7 +77,8 @@ void OpCall::alias_on_host(OnHost& call, StorageOver storage_over, c10::Dispatch
 std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
   auto& device = device_of(device_);
   TORCH_CHECK(
-      on_host || !device.queue().on_worker(), kernel_.name(), " was called on hpu tensors inside a kernel that runs on ",
+      on_host || !device.queue().on_worker(), kernel_.name(),
+      " was called on hpu tensors inside a kernel that runs on ",
       "the device's worker, which can't wait for itself. Use CPU tensors in CPU kernels.");
   OnHost call;
   // Resizable, since the effect on `out=` is not known yet.
@@ -143,9 +144,8 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
   omp_set_num_threads(1);
   OnHost call;
   // The zeros are made up.
-  const auto noted = c10::make_scope_exit([before = std::exchange(t_unnoted_indices, true)] {
-    t_unnoted_indices = before;
-  });
+  const auto noted =
+      c10::make_scope_exit([before = std::exchange(t_unnoted_indices, true)] { t_unnoted_indices = before; });
   try {
     alias_on_host(call, [](const c10::StorageImpl& storage) {
       auto zeros = c10::GetAllocator(c10::kCPU)->allocate(storage.nbytes());

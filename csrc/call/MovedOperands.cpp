@@ -69,9 +69,8 @@ template <class Value>
 at::Tensor masked_fill(const at::Tensor& self, const at::Tensor& mask, const Value& value) {
   c10::SmallVector<at::Tensor, 2> others{mask};
   if constexpr (std::is_same_v<Value, at::Tensor>) others.push_back(value);
-  return with_first_operand_moved("aten::masked_fill", self, others, [&](const at::Tensor& t) {
-    return at::native::masked_fill(t, mask, value);
-  });
+  return with_first_operand_moved(
+      "aten::masked_fill", self, others, [&](const at::Tensor& t) { return at::native::masked_fill(t, mask, value); });
 }
 
 at::Tensor index_put(
@@ -120,7 +119,8 @@ bool OpCall::is_misplaced(const Operand& o) const {
 bool OpCall::may_move_operands() const {
   if (!lazy_mode() || current_capture(device_index())) return false;
   // PyTorch's composites hand their `out=` on, also as a source (fft.ihfft2): moved, it would not be written.
-  if (const auto& arguments = kernel_.schema().arguments(); !arguments.empty() && arguments.back().is_out()) return false;
+  if (const auto& arguments = kernel_.schema().arguments(); !arguments.empty() && arguments.back().is_out())
+    return false;
   return std::none_of(operands_.begin(), operands_.end(), [&](const Operand& o) {
     return is_misplaced(o) && (o.written || o.tensor->device().type() != c10::kCPU);
   });
@@ -144,9 +144,8 @@ void OpCall::move_operands_and_call() {
   c10::Stack args;
   for (size_t i = 0; i < arg_count_; ++i) {
     const bool written = kernel_.writes(i, args_);
-    args.push_back(map_tensors(args_[i], [&](const at::Tensor& t) {
-      return t.defined() && is_misplaced({&t, i, written}) ? moved(t) : t;
-    }));
+    args.push_back(map_tensors(
+        args_[i], [&](const at::Tensor& t) { return t.defined() && is_misplaced({&t, i, written}) ? moved(t) : t; }));
   }
   OpCall again(kernel_, args.data(), results_, on_stack_);
   kernel_.call(again);

@@ -49,7 +49,7 @@ void OpCall::wrong_device(const at::Tensor& t, size_t arg) const {
 bool OpCall::is_indexed_by(uint64_t wanted) const {
   return std::any_of(operands_.begin(), operands_.end(), [&](const Operand& o) {
     return kernel_.args()[o.arg].kind == Operator::ArgKind::OptionalTensorList &&
-        (uint64_t{1} << static_cast<int>(o.tensor->scalar_type()) & wanted);
+           (uint64_t{1} << static_cast<int>(o.tensor->scalar_type()) & wanted);
   });
 }
 
@@ -60,7 +60,7 @@ void OpCall::inspect_tensor(const at::Tensor& t, size_t arg, bool written) {
   }
   const auto* impl = t.unsafeGetTensorImpl();
   uint64_t flags = static_cast<uint64_t>(impl->is_conj()) | static_cast<uint64_t>(impl->is_neg()) << 1 |
-      static_cast<uint64_t>(impl->is_wrapped_number()) << 2;
+                   static_cast<uint64_t>(impl->is_wrapped_number()) << 2;
   const auto d = impl->device();
   if (C10_LIKELY(d.type() == c10::kHPU)) {
     if (device_.index() < 0) {
@@ -119,20 +119,24 @@ bool OpCall::inspect() {
           }
         }
         break;
-      case ArgKind::Number: signature.add_value(value, !kernel_.traits().numbers_matter); break;
+      case ArgKind::Number:
+        signature.add_value(value, !kernel_.traits().numbers_matter);
+        break;
       case ArgKind::Device:
-        if (value.isDevice() && value.toDevice().type() == c10::kHPU && device_.index() < 0)
-          device_ = value.toDevice();
+        if (value.isDevice() && value.toDevice().type() == c10::kHPU && device_.index() < 0) device_ = value.toDevice();
         break;
       case ArgKind::Generator:
         if (value.isNone()) break;
         TORCH_CHECK(
             value.toGenerator().device().type() == c10::kCPU, kernel_.name(),
-            " draws random numbers, but has no kernel of its own on hpu: it can't use the given generator. Give it one ",
+            " draws random numbers, but has no kernel of its own on hpu: it can't use the given generator. Give it "
+            "one ",
             "of the CPU: torch.Generator().");
         signature.forbid();  // the host waits: numbers come from the generator in the order of the script
         break;
-      case ArgKind::Other: signature.add_value(value, false); break;
+      case ArgKind::Other:
+        signature.add_value(value, false);
+        break;
     }
   }
   if (device_.index() < 0) device_ = c10::Device(c10::kHPU, current_device());
@@ -201,7 +205,7 @@ void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
   // Handed to the queue at the end; until then an exception must give it back.
   std::unique_ptr<CallCommand, device::Retire> command(CallCommand::acquire(std::move(shared), device));
   command->site = current_site();
-  c10::SmallVector<c10::Storage, 4> written;  // small ones
+  c10::SmallVector<c10::Storage, 4> written;    // small ones
   if (C10_UNLIKELY(!entry.call->recordable)) {  // no template describes it
     OnHost call;
     alias_on_host(call, &cpu_storage_over);
@@ -217,8 +221,9 @@ void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
         memory->begin_write();
         if (memory->small()) written.push_back(impl->unsafe_storage());
       }
-      command->operands.push_back({const_cast<void*>(storage.data()), storage.nbytes(), impl->storage_offset(),
-                                   reinterpret_cast<uintptr_t>(&storage)});
+      command->operands.push_back(
+          {const_cast<void*>(storage.data()), storage.nbytes(), impl->storage_offset(),
+           reinterpret_cast<uintptr_t>(&storage)});
     }
   }
   for (const auto& s : storages) command->outputs.push_back({const_cast<void*>(s.data()), s.nbytes(), nullptr});
@@ -253,8 +258,12 @@ void OpCall::leave_results(const ShapeEntry& entry, const c10::SmallVectorImpl<c
       case OutputSpec::Kind::Fresh:
         tensors.push_back(make_hpu_tensor(storages[o.index], o.dtype, o.sizes, o.strides, o.offset));
         break;
-      case OutputSpec::Kind::Argument: tensors.push_back(*operands_[o.index].tensor); break;
-      case OutputSpec::Kind::Undefined: tensors.emplace_back(); break;
+      case OutputSpec::Kind::Argument:
+        tensors.push_back(*operands_[o.index].tensor);
+        break;
+      case OutputSpec::Kind::Undefined:
+        tensors.emplace_back();
+        break;
     }
   }
   results_->resize(results_->size() - on_stack_);
@@ -282,8 +291,9 @@ uint64_t OpCall::family() const noexcept {
   WordHash hash;
   for (const auto& o : operands_) {
     const auto* impl = o.tensor->unsafeGetTensorImpl();
-    hash.add(static_cast<uint64_t>(c10::typeMetaToScalarType(impl->dtype())) << 8 |
-             static_cast<uint64_t>(impl->device().type()));
+    hash.add(
+        static_cast<uint64_t>(c10::typeMetaToScalarType(impl->dtype())) << 8 |
+        static_cast<uint64_t>(impl->device().type()));
     hash.add(static_cast<uint64_t>(impl->dim()));
   }
   return hash.value();

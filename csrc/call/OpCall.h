@@ -28,12 +28,12 @@ struct OpCall {
     ska::flat_hash_map<const c10::StorageImpl*, c10::intrusive_ptr<c10::StorageImpl>> storages;
     ska::flat_hash_map<const c10::StorageImpl*, c10::Storage> origin;  // CPU storage -> hpu storage
     std::vector<Alias> aliases;
-    Widening widening;  // in which dtypes it ran
+    Widening widening;                      // in which dtypes it ran
     c10::SmallVector<int64_t, 4> ordinals;  // by output: which of the kernel's allocations it is
   };
 
-  // Looks at every operand: device, dtype, aliasing, signature. Throws PyTorch's device errors. False where operands lie
-  // on the CPU that `move_operands_and_call` has to move.
+  // Looks at every operand: device, dtype, aliasing, signature. Throws PyTorch's device errors. False where operands
+  // lie on the CPU that `move_operands_and_call` has to move.
   bool inspect();
   // Lazy mode: calls the operator again, with copies on the device in the place of such operands.
   void move_operands_and_call();
@@ -48,8 +48,8 @@ struct OpCall {
   // The same without a run, by the operator's Prediction, from calls of other sizes. Returns null if that does not tell
   // them, or if the call is an error. Throws c10::OutOfMemoryError for results that the device can never hold.
   std::shared_ptr<const ShapeEntry> predict(const ShapeCache::Entries& siblings);
-  // Lazy mode: learns the same from a run on zeros of the operands' sizes, on this thread, so that the graph need not be
-  // cut. Null where that does not work.
+  // Lazy mode: learns the same from a run on zeros of the operands' sizes, on this thread, so that the graph need not
+  // be cut. Null where that does not work.
   std::shared_ptr<const ShapeEntry> rehearse();
   // Calls that differ in sizes, strides and numbers only.
   uint64_t family() const noexcept;
@@ -76,9 +76,9 @@ struct OpCall {
   }
 
   Signature signature;
-  uint64_t dtypes = 0;         // bits of the dtypes of tensors on the device
-  uint64_t every_dtype = 0;    // and of numbers and CPU operands
-  int self_dtype = -1;         // dtype of the first tensor operand
+  uint64_t dtypes = 0;       // bits of the dtypes of tensors on the device
+  uint64_t every_dtype = 0;  // and of numbers and CPU operands
+  int self_dtype = -1;       // dtype of the first tensor operand
   bool missing_device = false;
 
  private:

@@ -13,8 +13,7 @@ OpKernel::OpKernel(const c10::OperatorHandle& op)
       prediction_(prediction_of(c10::toString(op.operator_name()))) {
   fills_ = traits_.seeded && args_[0].written;
   if (traits_.masks_wait) return;
-  if (op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output))
-    traits_.always_wait = true;
+  if (op.hasTag(at::Tag::dynamic_output_shape) || op.hasTag(at::Tag::data_dependent_output)) traits_.always_wait = true;
   if (const auto given = op.schema().argumentIndexWithName("output_size")) output_size_ = *given;
 }
 
@@ -48,8 +47,9 @@ std::shared_ptr<const ShapeEntry> OpKernel::run_and_wait(OpCall& call, bool on_h
   auto entry = call.run_and_wait(on_host);
   if (C10_LIKELY(!told)) return entry;
   if (reads)
-    emit(kBlockingRead,
-         {{"op", name_}, {"bytes", int64_t{1}}, {"wait_ns", static_cast<int64_t>(now_ns() - since)}}, current_site());
+    emit(
+        kBlockingRead, {{"op", name_}, {"bytes", int64_t{1}}, {"wait_ns", static_cast<int64_t>(now_ns() - since)}},
+        current_site());
   else
     emit_wait(for_values ? "shape" : "first_sight", name_.c_str(), since, current_site());
   return entry;

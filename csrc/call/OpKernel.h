@@ -16,22 +16,22 @@ bool is_single_operator(const std::string& name);
 
 using Sizes = c10::SmallVector<int64_t, 6>;
 
-// The sizes of an operator's results that are tensors, from its arguments. Empty for arguments that do not fit together,
-// and for arguments that the rule does not cover. Then a run decides.
+// The sizes of an operator's results that are tensors, from its arguments. Empty for arguments that do not fit
+// together, and for arguments that the rule does not cover. Then a run decides.
 using ResultSizes = std::vector<Sizes> (*)(const c10::IValue* args);
 
 // What tells the metadata of an operator's results without a run, for operators that take some time.
 struct Prediction {
-  // PyTorch's own description of a structured operator. The same C++ code computes it for the CPU kernel; here it runs on
-  // meta tensors. It is not looked up by the key Meta, because torch puts Python kernels before it.
+  // PyTorch's own description of a structured operator. The same C++ code computes it for the CPU kernel; here it runs
+  // on meta tensors. It is not looked up by the key Meta, because torch puts Python kernels before it.
   const c10::KernelFunction* structured = nullptr;
   ResultSizes sizes = nullptr;  // a simple rule, for others
 };
 Prediction prediction_of(const std::string& name);
 
-// Calls the CPU operator for an unknown call. If its kernel refuses a dtype that a Gaudi has, the wider dtypes are tried in
-// turn, float32 before float64, because rounding from float64 would round twice. If all refuse, or the error is another
-// one, PyTorch's first error is thrown. Returns the dtypes in which it ran.
+// Calls the CPU operator for an unknown call. If its kernel refuses a dtype that a Gaudi has, the wider dtypes are
+// tried in turn, float32 before float64, because rounding from float64 would round twice. If all refuse, or the error
+// is another one, PyTorch's first error is thrown. Returns the dtypes in which it ran.
 Widening learn_cpu(const Operator& op, c10::Stack& stack);
 
 // The generic kernel: runs an operator's CPU kernel on aliases of device memory, on the device's worker. When the
@@ -57,7 +57,7 @@ class OpKernel final : public c10::OperatorKernel, public Operator {
 
   Prediction prediction_;
   int output_size_ = -1;  // the argument that gives the size of the result; -1: none
-  bool fills_ = false;  // a random operator that returns its first operand, refilled: nothing to learn from a run
+  bool fills_ = false;    // a random operator that returns its first operand, refilled: nothing to learn from a run
   std::atomic<uint64_t> policy_version_{0};
   std::atomic<uint64_t> native_dtypes_{~uint64_t{0}};
   ShapeCache cache_;

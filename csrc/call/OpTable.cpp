@@ -47,18 +47,40 @@ const OpTraits& traits_of(const std::string& name) {
     };
     // Copies and factories need no row in the table of native operators.
     for (const char* name :
-         {"aten::copy_", "aten::_foreach_copy_", "aten::_foreach_zero_", "aten::fill_.Scalar",
-          "aten::fill_.Tensor", "aten::zero_", "aten::eye.out", "aten::eye.m_out", "aten::linspace.out",
-          "aten::logspace.out", "aten::tril_indices", "aten::triu_indices"})
+         {"aten::copy_", "aten::_foreach_copy_", "aten::_foreach_zero_", "aten::fill_.Scalar", "aten::fill_.Tensor",
+          "aten::zero_", "aten::eye.out", "aten::eye.m_out", "aten::linspace.out", "aten::logspace.out",
+          "aten::tril_indices", "aten::triu_indices"})
       (*rows)[name].native = true;
     // What scripts ask of a loss before they read it.
     for (const char* name :
-         {"aten::abs", "aten::neg", "aten::isnan", "aten::isfinite", "aten::isinf",
-          "aten::bitwise_and.Tensor", "aten::bitwise_or.Tensor", "aten::bitwise_not", "aten::any",
-          "aten::all", "aten::add.Tensor", "aten::sub.Tensor", "aten::mul.Tensor", "aten::div.Tensor",
-          "aten::maximum", "aten::minimum", "aten::eq.Tensor", "aten::eq.Scalar", "aten::ne.Tensor",
-          "aten::ne.Scalar", "aten::lt.Tensor", "aten::lt.Scalar", "aten::le.Tensor", "aten::le.Scalar",
-          "aten::gt.Tensor", "aten::gt.Scalar", "aten::ge.Tensor", "aten::ge.Scalar"})
+         {"aten::abs",
+          "aten::neg",
+          "aten::isnan",
+          "aten::isfinite",
+          "aten::isinf",
+          "aten::bitwise_and.Tensor",
+          "aten::bitwise_or.Tensor",
+          "aten::bitwise_not",
+          "aten::any",
+          "aten::all",
+          "aten::add.Tensor",
+          "aten::sub.Tensor",
+          "aten::mul.Tensor",
+          "aten::div.Tensor",
+          "aten::maximum",
+          "aten::minimum",
+          "aten::eq.Tensor",
+          "aten::eq.Scalar",
+          "aten::ne.Tensor",
+          "aten::ne.Scalar",
+          "aten::lt.Tensor",
+          "aten::lt.Scalar",
+          "aten::le.Tensor",
+          "aten::le.Scalar",
+          "aten::gt.Tensor",
+          "aten::gt.Scalar",
+          "aten::ge.Tensor",
+          "aten::ge.Scalar"})
       (*rows)[name].exact = true;
     return rows;
   }();
@@ -74,11 +96,11 @@ const OpTraits& traits_of(const std::string& name) {
 }
 
 bool is_single_operator(const std::string& name) {
-  // mode.values names the devices it accepts; conj_physical_ calls a kernel that exists per device; mv is made of addmv_,
-  // which has fewer dtypes on a Gaudi. The others are made of operators with results for them to fill.
-  return name == "aten::convolution_backward" || name == "aten::mode.values" ||
-      name == "aten::conj_physical_" || name == "aten::mv" ||
-      name == "aten::abs" || name == "aten::isinf" || name == "aten::isfinite" || name.rfind("aten::_foreach_", 0) == 0;
+  // mode.values names the devices it accepts; conj_physical_ calls a kernel that exists per device; mv is made of
+  // addmv_, which has fewer dtypes on a Gaudi. The others are made of operators with results for them to fill.
+  return name == "aten::convolution_backward" || name == "aten::mode.values" || name == "aten::conj_physical_" ||
+         name == "aten::mv" || name == "aten::abs" || name == "aten::isinf" || name == "aten::isfinite" ||
+         name.rfind("aten::_foreach_", 0) == 0;
 }
 
 }  // namespace openhpu

@@ -50,8 +50,7 @@ Strides strides_like(c10::IntArrayRef known_sizes, c10::IntArrayRef known_stride
   if (known_sizes.size() != sizes.size()) return {};
   Strides found;
   for (const auto& order : {row_major(sizes.size()), channels_last(sizes.size()), by_stride(known_strides)}) {
-    if (order.size() != sizes.size() || known_strides != c10::IntArrayRef(dense_strides(known_sizes, order)))
-      continue;
+    if (order.size() != sizes.size() || known_strides != c10::IntArrayRef(dense_strides(known_sizes, order))) continue;
     auto strides = dense_strides(sizes, order);
     if (!found.empty() && found != strides) return {};
     found = std::move(strides);
@@ -113,10 +112,14 @@ std::shared_ptr<const ShapeEntry> OpCall::predict_by_structure(const ShapeEntry&
   c10::InferenceMode no_autograd(true);
   OnHost call;
   try {
-    alias_on_host(call, [](const c10::StorageImpl& storage) {
-      return storage_over(c10::DataPtr(nullptr, c10::Device(c10::kMeta)), storage.nbytes());
-    }, c10::DispatchKey::Meta);
-    kernel_.prediction_.structured->callBoxed(kernel_.handle_, c10::DispatchKeySet(c10::DispatchKey::Meta), &call.stack);
+    alias_on_host(
+        call,
+        [](const c10::StorageImpl& storage) {
+          return storage_over(c10::DataPtr(nullptr, c10::Device(c10::kMeta)), storage.nbytes());
+        },
+        c10::DispatchKey::Meta);
+    kernel_.prediction_.structured->callBoxed(
+        kernel_.handle_, c10::DispatchKeySet(c10::DispatchKey::Meta), &call.stack);
   } catch (const std::exception&) {
     return nullptr;  // the script's error: the call itself will tell
   }

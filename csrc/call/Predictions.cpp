@@ -102,14 +102,16 @@ Results batch_norm_backward(const c10::IValue* args) {
 // Of the mean and the like; `normalized` is what each is taken over.
 Results normalized_over(const Sizes& input, const std::vector<int64_t>& normalized) {
   auto saved = input;
-  if (normalized.size() > input.size() || !std::equal(normalized.rbegin(), normalized.rend(), input.rbegin())) return {};
+  if (normalized.size() > input.size() || !std::equal(normalized.rbegin(), normalized.rend(), input.rbegin()))
+    return {};
   std::fill(saved.end() - static_cast<ptrdiff_t>(normalized.size()), saved.end(), 1);
   return {input, saved, saved};
 }
 
 Results layer_norm(const c10::IValue* args) {
   const auto normalized = args[1].toIntVector();
-  return fit(args, {2, 3}, {normalized.begin(), normalized.end()}) ? normalized_over(sizes(args[0]), normalized) : Results();
+  return fit(args, {2, 3}, {normalized.begin(), normalized.end()}) ? normalized_over(sizes(args[0]), normalized)
+                                                                   : Results();
 }
 
 Results layer_norm_backward(const c10::IValue* args) {
@@ -153,11 +155,30 @@ constexpr at::Tensor (*pow_scalar)(const at::Tensor&, const at::Scalar&) = &at::
 
 Prediction prediction_of(const std::string& name) {
   static const auto* table = new std::unordered_map<std::string, Prediction>{
-      STRUCTURED(mm), STRUCTURED(addmm), STRUCTURED(bmm), STRUCTURED(baddbmm), STRUCTURED(maximum), STRUCTURED(cat),
-      STRUCTURED(neg), STRUCTURED(cos), STRUCTURED(sin), STRUCTURED(exp), STRUCTURED(log), STRUCTURED(sqrt),
-      STRUCTURED(rsqrt), STRUCTURED(sigmoid), STRUCTURED(sigmoid_backward), STRUCTURED(tanh), STRUCTURED(tanh_backward),
-      STRUCTURED(gelu), STRUCTURED(gelu_backward), STRUCTURED(silu), STRUCTURED(threshold_backward),
-      STRUCTURED(_softmax), STRUCTURED(_softmax_backward_data), STRUCTURED(_log_softmax),
+      STRUCTURED(mm),
+      STRUCTURED(addmm),
+      STRUCTURED(bmm),
+      STRUCTURED(baddbmm),
+      STRUCTURED(maximum),
+      STRUCTURED(cat),
+      STRUCTURED(neg),
+      STRUCTURED(cos),
+      STRUCTURED(sin),
+      STRUCTURED(exp),
+      STRUCTURED(log),
+      STRUCTURED(sqrt),
+      STRUCTURED(rsqrt),
+      STRUCTURED(sigmoid),
+      STRUCTURED(sigmoid_backward),
+      STRUCTURED(tanh),
+      STRUCTURED(tanh_backward),
+      STRUCTURED(gelu),
+      STRUCTURED(gelu_backward),
+      STRUCTURED(silu),
+      STRUCTURED(threshold_backward),
+      STRUCTURED(_softmax),
+      STRUCTURED(_softmax_backward_data),
+      STRUCTURED(_log_softmax),
       STRUCTURED(_log_softmax_backward_data),
       {"aten::add.Tensor", structured(TORCH_FN(at::meta::add))},
       {"aten::add_.Tensor", structured(TORCH_FN(at::meta::add_))},

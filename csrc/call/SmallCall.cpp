@@ -15,7 +15,7 @@ Storage unchanged(const SmallCall::Operand& operand) {
   if (!storage) return {};
   const auto* memory = memory_of(*storage);
   const bool known = memory == operand.memory && memory->version.load(std::memory_order_relaxed) == operand.version &&
-      memory->made_by.load(std::memory_order_relaxed) != 0;
+                     memory->made_by.load(std::memory_order_relaxed) != 0;
   return known ? std::move(storage) : Storage();
 }
 
@@ -62,8 +62,9 @@ class Repetition {
       for (size_t i = 0; i < step.sources.size(); ++i) {
         const auto& source = step.sources[i];
         const auto& storage = source.memory ? *source.memory : *steps_[source.step].result;
-        operands.push_back({const_cast<void*>(storage.data()), storage.nbytes(), step.call->operands[i].offset,
-                            reinterpret_cast<uintptr_t>(&storage)});
+        operands.push_back(
+            {const_cast<void*>(storage.data()), storage.nbytes(), step.call->operands[i].offset,
+             reinterpret_cast<uintptr_t>(&storage)});
       }
       const OutputMemory output{nullptr, step.call->entry->storages[0].nbytes, &step.result};
       runner.run(*step.call->entry, operands.data(), step.call->numbers.data(), &output);
@@ -94,9 +95,9 @@ bool is_small_call(const ShapeEntry& entry) {
     return false;
   // The host and the device must find the same bits. In chains of bfloat16 or half a recipe rounds once, at the end.
   const auto& call = *entry.call;
-  return call.kernel->traits().exact && call.largest <= HPUMemory::kSmallBytes && call.recordable && !call.any_written &&
-      entry.outputs.size() == 1 && entry.resizes.empty() &&
-      !c10::isReducedFloatingType(c10::typeMetaToScalarType(entry.outputs[0].dtype));
+  return call.kernel->traits().exact && call.largest <= HPUMemory::kSmallBytes && call.recordable &&
+         !call.any_written && entry.outputs.size() == 1 && entry.resizes.empty() &&
+         !c10::isReducedFloatingType(c10::typeMetaToScalarType(entry.outputs[0].dtype));
 }
 
 std::shared_ptr<const SmallCall> OpCall::small_call(const std::shared_ptr<const ShapeEntry>& entry) const {

@@ -14,7 +14,7 @@ struct SmallCall {
     c10::weak_intrusive_ptr<c10::StorageImpl> storage;
     const HPUMemory* memory;  // of that storage, at the call; may be gone
     uint64_t version;
-    int64_t offset;           // in elements
+    int64_t offset;                         // in elements
     std::shared_ptr<const SmallCall> made;  // null: by an operator that is not small
   };
   std::shared_ptr<const ShapeEntry> entry;

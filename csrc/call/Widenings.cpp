@@ -15,7 +15,7 @@ std::atomic<bool> any_known{false};
 
 bool is_reduced_float(ScalarType t) {
   return t == ScalarType::BFloat16 || t == ScalarType::Half || t == ScalarType::Float8_e5m2 ||
-      t == ScalarType::Float8_e4m3fn;
+         t == ScalarType::Float8_e4m3fn;
 }
 
 c10::ArrayRef<ScalarType> wider_than(ScalarType t) {
@@ -27,13 +27,18 @@ c10::ArrayRef<ScalarType> wider_than(ScalarType t) {
   static constexpr std::array kDouble{ScalarType::Double};
   if (is_reduced_float(t)) return kFloats;
   switch (t) {
-    case ScalarType::Bool: return kBools;
+    case ScalarType::Bool:
+      return kBools;
     case ScalarType::Byte:
     case ScalarType::Char:
-    case ScalarType::Short: return kShorts;
-    case ScalarType::Int: return kInts;
-    case ScalarType::Long: return kDouble;
-    default: return {};
+    case ScalarType::Short:
+      return kShorts;
+    case ScalarType::Int:
+      return kInts;
+    case ScalarType::Long:
+      return kDouble;
+    default:
+      return {};
   }
 }
 
@@ -49,7 +54,9 @@ Dtypes dtypes_of(const c10::Stack& stack) {
 bool names_dtype(std::string_view message, ScalarType t) {
   const std::string name = c10::toString(t);
   for (size_t at = message.find(name); at != std::string_view::npos; at = message.find(name, at + 1)) {
-    const auto is_letter = [&](size_t i) { return i < message.size() && (std::isalnum(message[i]) || message[i] == '_'); };
+    const auto is_letter = [&](size_t i) {
+      return i < message.size() && (std::isalnum(message[i]) || message[i] == '_');
+    };
     if (!(at > 0 && is_letter(at - 1)) && !is_letter(at + name.size())) return true;
   }
   return false;
@@ -62,7 +69,8 @@ constexpr const char* kUnforeseen = "Unsupported datatype for add_relu";
 bool refuses_dtype(std::string_view message) {
   for (const char* text :
        {"not implemented for", "Expected a long tensor for index", "does not support bool input",
-        "Expected a floating point or complex tensor as input", "input dtype should be either floating point or complex",
+        "Expected a floating point or complex tensor as input",
+        "input dtype should be either floating point or complex",
         "Integer division with addcdiv is no longer supported", kUnforeseen})
     if (message.find(text) != std::string_view::npos) return true;
   return false;
@@ -72,7 +80,7 @@ bool refuses_dtype(std::string_view message) {
 bool is_wide_product(const std::string& op, std::string_view message) {
   if (message.find("Expected out tensor to have dtype") == std::string_view::npos) return false;
   return message.find("but got float instead") != std::string_view::npos &&
-      (op == "aten::mm.out" || op == "aten::bmm.out" || op == "aten::addmm.out" || op == "aten::baddbmm.out");
+         (op == "aten::mm.out" || op == "aten::bmm.out" || op == "aten::addmm.out" || op == "aten::baddbmm.out");
 }
 
 // Dtypes of the operands that the error may mean, those that it names first.

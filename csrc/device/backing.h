@@ -47,8 +47,8 @@ class Backing {
 
   const uintptr_t base_;
   const size_t bytes_;
-  std::vector<bool> promised_;  // by chunk
-  std::vector<bool> touched_;   // found to be backed as a whole
+  std::vector<bool> promised_;       // by chunk
+  std::vector<bool> touched_;        // found to be backed as a whole
   size_t first_open_ = 0, end_ = 0;  // promised chunks that are not in `touched_` lie between
 };
 

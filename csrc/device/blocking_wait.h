@@ -38,8 +38,8 @@ class BlockingWait {
     }
     return what == OnInterrupt::Return && above.interrupt_pending();
   }
-  // Waits under `lock` until `done()`, an interrupt, or the deadline. `changed` tells of changes. While signals are asked
-  // for, the lock is free, also if a handler throws.
+  // Waits under `lock` until `done()`, an interrupt, or the deadline. `changed` tells of changes. While signals are
+  // asked for, the lock is free, also if a handler throws.
   template <class Done>
   Waited until(
       std::unique_lock<std::mutex>& lock, std::condition_variable& changed, OnInterrupt what, Done&& done,

@@ -83,8 +83,8 @@ class BlockSlab {
   Block* spare_ = nullptr;
 };
 
-// Live blocks by address: lists of blocks with the same hash, linked by `child`. Each has a block or none, up to tens of
-// thousands of live blocks.
+// Live blocks by address: lists of blocks with the same hash, linked by `child`. Each has a block or none, up to tens
+// of thousands of live blocks.
 class BlockTable {
  public:
   void insert(Block* block) {

@@ -24,7 +24,8 @@ std::atomic<uint32_t> fork_generation{0};
     pthread_atfork(nullptr, nullptr, [] { fork_generation.fetch_add(1, std::memory_order_relaxed); });
 
 // Sleeping on a word without the spinning and the waiter table that std::atomic::wait brings along: the queue does
-// its own spinning, and knows whether anybody sleeps. `futex_wait` sleeps while the word has this value. May return early.
+// its own spinning, and knows whether anybody sleeps. `futex_wait` sleeps while the word has this value. May return
+// early.
 static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
 void futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
   ::syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
@@ -153,8 +154,7 @@ struct CommandQueue::Impl {
 
 void CommandQueue::Impl::note_span(Clock::time_point begin, Clock::time_point end) {
   auto ns = [](Clock::time_point t) {
-    return static_cast<uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count());
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(t.time_since_epoch()).count());
   };
   const uint64_t from = ns(begin), to = ns(end);
   std::lock_guard lock(rare_mutex);
@@ -175,7 +175,8 @@ void CommandQueue::Impl::execute(CommandQueue& queue, Command* command) {
   queue.running_site_ = command->site;
   {
     std::optional<Trace::Running> traced;
-    if (command->trace) [[unlikely]] traced.emplace(std::move(command->trace));
+    if (command->trace) [[unlikely]]
+      traced.emplace(std::move(command->trace));
     try {
       command->run();
     } catch (...) {
@@ -269,8 +270,8 @@ void CommandQueue::Impl::loop(CommandQueue& queue) {
   }
 }
 
-bool CommandQueue::Impl::sleep_until_completed(CommandQueue& queue, uint64_t sequence, const BlockingWait& waiting,
-                                               OnInterrupt what) {
+bool CommandQueue::Impl::sleep_until_completed(
+    CommandQueue& queue, uint64_t sequence, const BlockingWait& waiting, OnInterrupt what) {
   std::unique_lock lock(wait_mutex);
   const auto done = [&] {
     // Set anew after each waking: the worker wakes everybody and forgets when the lowest number is reached.
@@ -326,9 +327,10 @@ uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
   for (;;) {
     if (impl.orphaned()) {
       // Leaked on purpose: disposing of it may need locks that nobody in this process can release.
-      throw std::runtime_error("HPU " + impl.name +
-                               " cannot be used in a forked subprocess. To use HPU with multiprocessing, "
-                               "use the 'spawn' start method.");
+      throw std::runtime_error(
+          "HPU " + impl.name +
+          " cannot be used in a forked subprocess. To use HPU with multiprocessing, "
+          "use the 'spawn' start method.");
     }
     // Where it can't be started nothing is queued.
     if (!impl.has_worker.load(std::memory_order_acquire) && !impl.workerless.load(std::memory_order_relaxed))
@@ -347,7 +349,8 @@ uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
       // cache line away from the worker.
       if (sequence - impl.known_completed > impl.capacity) impl.known_completed = completed();
       if (sequence - impl.known_completed <= impl.capacity) {
-        if (command->trace) [[unlikely]] command->trace->launch_end = trace_clock();
+        if (command->trace) [[unlikely]]
+          command->trace->launch_end = trace_clock();
         at_once = command->at_once && completed() + 1 == sequence;
         if ((command->at_once && !at_once) || !command->runs_anywhere())
           impl.last_to_wait_for.store(sequence, std::memory_order_relaxed);
@@ -359,7 +362,7 @@ uint64_t CommandQueue::submit(Command* command, OnInterrupt what) {
     if (!command) {
       // If other threads want the cores, waking a worker costs more than most commands.
       const bool here = at_once || impl.workerless.load(std::memory_order_relaxed) ||
-          (impl.worker_sleeps.load() && impl.poll.crowded());
+                        (impl.worker_sleeps.load() && impl.poll.crowded());
       if (impl.held_up_by.load()) {
         // The thread that ends the wait continues the queue.
       } else if (here && !on_worker()) {
@@ -397,9 +400,10 @@ bool CommandQueue::wait(uint64_t sequence, OnInterrupt what) {
   if (completed() >= sequence) return true;
   Impl& impl = *impl_;
   if (impl.orphaned()) {
-    throw std::runtime_error("HPU " + impl.name +
-                             " cannot be waited for in a forked subprocess. To use HPU with multiprocessing, "
-                             "use the 'spawn' start method.");
+    throw std::runtime_error(
+        "HPU " + impl.name +
+        " cannot be waited for in a forked subprocess. To use HPU with multiprocessing, "
+        "use the 'spawn' start method.");
   }
   if (sequence > submitted()) {
     throw std::invalid_argument("command " + std::to_string(sequence) + " was not submitted yet");

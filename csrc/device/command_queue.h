@@ -84,8 +84,8 @@ struct CommandError {
 // inputs may be garbage, as on other asynchronous devices.
 class CommandQueue {
  public:
-  // `capacity`: number of commands in flight after which `submit` blocks, until an eighth of them is done. It bounds how
-  // far the host can run ahead. The worker starts when it is first needed.
+  // `capacity`: number of commands in flight after which `submit` blocks, until an eighth of them is done. It bounds
+  // how far the host can run ahead. The worker starts when it is first needed.
   explicit CommandQueue(std::string name, size_t capacity = 4096);
   ~CommandQueue();  // drains, then joins the worker
 
@@ -106,9 +106,9 @@ class CommandQueue {
   bool wait(uint64_t sequence, OnInterrupt what = OnInterrupt::GoOn);
   bool drain(OnInterrupt what = OnInterrupt::GoOn) { return wait(submitted(), what); }
 
-  // Waits until what this command wrote can be read, and for the commands behind it up to the last one that needs a team of
-  // threads: a host that went on would take a core from the team, which costs more than the host's work. Also up to the
-  // last one that was to run at once and could not, so that the next ones can.
+  // Waits until what this command wrote can be read, and for the commands behind it up to the last one that needs a
+  // team of threads: a host that went on would take a core from the team, which costs more than the host's work. Also
+  // up to the last one that was to run at once and could not, so that the next ones can.
   bool wait_to_read(uint64_t sequence, OnInterrupt what = OnInterrupt::GoOn);
 
   // Called when a wait outside of the queue has ended. If the waiting command is the next one, the calling thread runs

@@ -90,8 +90,8 @@ struct DeviceRegistry::Impl {
 
   std::string range_error(int index) const {
     const size_t count = config.modules.size();
-    return "HPU device index " + std::to_string(index) + " is out of range: this process has " +
-           std::to_string(count) + (count == 1 ? " device" : " devices") +
+    return "HPU device index " + std::to_string(index) + " is out of range: this process has " + std::to_string(count) +
+           (count == 1 ? " device" : " devices") +
            " (HABANA_VISIBLE_MODULES names the modules, OPENHPU_DEVICE_COUNT their number)";
   }
 
@@ -146,14 +146,15 @@ DeviceRegistry::DeviceRegistry() : impl_(std::make_unique<Impl>()) {
 void DeviceRegistry::configure(DeviceConfig config) {
   impl_->check_usable();
   if (config.modules.empty() || config.modules.size() > static_cast<size_t>(kMaxDevices)) {
-    throw std::invalid_argument("the number of HPU devices must lie between 1 and " + std::to_string(kMaxDevices) +
-                                ", but is " + std::to_string(config.modules.size()));
+    throw std::invalid_argument(
+        "the number of HPU devices must lie between 1 and " + std::to_string(kMaxDevices) + ", but is " +
+        std::to_string(config.modules.size()));
   }
   std::array<bool, kMaxDevices> named{};
   for (const int module : config.modules) {
     if (module < 0 || module >= kMaxDevices) {
-      throw std::invalid_argument("HPU modules have numbers from 0 to " + std::to_string(kMaxDevices - 1) + ", not " +
-                                  std::to_string(module));
+      throw std::invalid_argument(
+          "HPU modules have numbers from 0 to " + std::to_string(kMaxDevices - 1) + ", not " + std::to_string(module));
     }
     if (std::exchange(named[static_cast<size_t>(module)], true)) {
       throw std::invalid_argument("HPU module " + std::to_string(module) + " is named twice");

@@ -16,16 +16,16 @@ constexpr int kMaxDevices = 64;
 
 // How devices are opened. Filled from the settings table before the first use.
 struct DeviceConfig {
-  std::vector<int> modules{0};     // module number of each device index
+  std::vector<int> modules{0};  // module number of each device index
   // The user chose no modules: these are all of the machine. Index 0 takes the first free one. Index i takes the next
   // free one from the i-th behind it, in a circle.
   bool floating = false;
-  double module_wait_s = 1.0;      // how long to wait for a module while all that may be taken are in use
-  uint64_t memory_bytes = 0;       // capacity per device; 0: what the machine can give when it is opened
-  bool protect_memory = false;     // debug: device memory inaccessible outside kernels
-  bool lock_modules = true;        // take the inter-process module locks
+  double module_wait_s = 1.0;   // how long to wait for a module while all that may be taken are in use
+  uint64_t memory_bytes = 0;    // capacity per device; 0: what the machine can give when it is opened
+  bool protect_memory = false;  // debug: device memory inaccessible outside kernels
+  bool lock_modules = true;     // take the inter-process module locks
   int spin_us = CommandQueue::kDefaultSpinUs;
-  int processes = 1;               // of a launcher on this machine, which share its cores
+  int processes = 1;  // of a launcher on this machine, which share its cores
 
   bool operator==(const DeviceConfig&) const = default;
 };
@@ -45,7 +45,7 @@ class Device {
   // submitting thread.
   int cores() const noexcept { return cores_; }
 
-  Stream& stream(int64_t id);        // throws std::out_of_range for an unknown id; 0 is the default stream
+  Stream& stream(int64_t id);  // throws std::out_of_range for an unknown id; 0 is the default stream
   // A stream lives as long as the device. There are 32 of high priority (below 0) and 32 others. After that streams are
   // handed out again in turn, as on PyTorch's other accelerators. So a script that makes one in each step does not
   // grow.

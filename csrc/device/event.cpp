@@ -40,8 +40,9 @@ bool Event::is_elsewhere(const Stream& stream) const { return point_ && &point_-
 void Event::block(Stream& stream) const {
   if (query()) return;
   uint64_t place = point_->place();
-  // In the same queue the order exists already. But a wait for the stream also waits for the events that it waits for. In
-  // another one, the waiting command was submitted after the point, so that waits between queues cannot form a cycle.
+  // In the same queue the order exists already. But a wait for the stream also waits for the events that it waits for.
+  // In another one, the waiting command was submitted after the point, so that waits between queues cannot form a
+  // cycle.
   if (is_elsewhere(stream))
     place = stream.queue().submit("event wait", [point = point_, place] { point->queue.wait(place); });
   stream.note(place);

@@ -28,8 +28,8 @@ class Event {
   void record(std::shared_ptr<Point> point);
   bool query() const;        // reached?
   void synchronize() const;  // blocks until reached
-  // Makes the stream's later commands run after this point, and waits for the stream end after it. Within one device the
-  // queue already orders them; for a stream of another device a command is queued there that waits.
+  // Makes the stream's later commands run after this point, and waits for the stream end after it. Within one device
+  // the queue already orders them; for a stream of another device a command is queued there that waits.
   void block(Stream& stream) const;
   // Whether the point lies in another queue than the stream.
   bool is_elsewhere(const Stream& stream) const;

@@ -35,8 +35,9 @@ void use_huge_pages(void* at, size_t bytes) {
 
 std::string with_unit(uint64_t bytes) {
   char text[64];
-  std::snprintf(text, sizeof text, "%llu (%.2f MB)", static_cast<unsigned long long>(bytes),
-                static_cast<double>(bytes) / (1 << 20));
+  std::snprintf(
+      text, sizeof text, "%llu (%.2f MB)", static_cast<unsigned long long>(bytes),
+      static_cast<double>(bytes) / (1 << 20));
   return text;
 }
 
@@ -57,7 +58,7 @@ struct MemoryPool::Impl {
   MemoryStats stats;
   uint64_t first_fault = 0, faults = 0;  // which allocations fail, for tests
   uint64_t asked = 0, injected = 0;      // allocations since then, and those that failed
-  std::optional<Backing> backing;  // of a watchful pool
+  std::optional<Backing> backing;        // of a watchful pool
 
   std::mutex protection_mutex;
   std::atomic<bool> is_protected{false};
@@ -72,8 +73,8 @@ struct MemoryPool::Impl {
   // `machine`: why the machine has no memory left; empty if the pool alone is full.
   std::string out_of_memory_text(size_t nbytes, const std::string& machine = {}) const {
     return "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::" + with_unit(nbytes) + " on " + name +
-           ": in use " + with_unit(stats.in_use) + " in " + std::to_string(stats.active_allocs) +
-           " blocks, limit " + with_unit(stats.limit) + ", largest free block " + with_unit(free_blocks.largest()) +
+           ": in use " + with_unit(stats.in_use) + " in " + std::to_string(stats.active_allocs) + " blocks, limit " +
+           with_unit(stats.limit) + ", largest free block " + with_unit(free_blocks.largest()) +
            (machine.empty() ? ". Use smaller batches, free tensors, or raise OPENHPU_MEMORY_GB."
                             : "; " + machine + ". Use smaller batches, free tensors, or end other programs.");
   }
@@ -104,17 +105,18 @@ struct MemoryPool::Impl {
   }
 };
 
-MemoryPool::MemoryPool(std::string name, size_t capacity, bool watchful) : impl_(std::make_unique<Impl>(std::move(name))) {
+MemoryPool::MemoryPool(std::string name, size_t capacity, bool watchful)
+    : impl_(std::make_unique<Impl>(std::move(name))) {
   // Aligned to huge pages, which a random mapping address is not.
   if (capacity > SIZE_MAX - 2 * kHugePage) throw std::invalid_argument(impl_->name + ": capacity is too large");
   reserved_ = round_up(std::max<size_t>(capacity, 1), page_size());
   impl_->mapping_bytes = reserved_ + kHugePage;
-  impl_->mapping = ::mmap(nullptr, impl_->mapping_bytes, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  impl_->mapping =
+      ::mmap(nullptr, impl_->mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (impl_->mapping == MAP_FAILED) {
-    throw std::runtime_error("cannot reserve " + with_unit(reserved_) + " of address space for the memory of " +
-                             impl_->name + ": " + std::strerror(errno) +
-                             ". Choose less with OPENHPU_MEMORY_GB, or raise `ulimit -v`.");
+    throw std::runtime_error(
+        "cannot reserve " + with_unit(reserved_) + " of address space for the memory of " + impl_->name + ": " +
+        std::strerror(errno) + ". Choose less with OPENHPU_MEMORY_GB, or raise `ulimit -v`.");
   }
   base_ = round_up(reinterpret_cast<uintptr_t>(impl_->mapping), kHugePage);
   use_huge_pages(reinterpret_cast<void*>(base_), reserved_);
@@ -148,7 +150,8 @@ void* MemoryPool::allocate(size_t nbytes) {
   // The first comparison also keeps the rounding from overflowing.
   const size_t bytes = nbytes <= reserved_ ? round_up(std::max<size_t>(nbytes, 1), kAlignment) : 0;
   Block* block = bytes ? impl.free_blocks.best_fit(bytes) : nullptr;
-  if (impl.faults > 0 && impl.fails()) [[unlikely]] block = nullptr;
+  if (impl.faults > 0 && impl.fails()) [[unlikely]]
+    block = nullptr;
   if (!block) throw OutOfMemory(impl.out_of_memory_text(nbytes));
 
   // What can throw comes before what changes the pool.
@@ -189,9 +192,10 @@ void MemoryPool::free(void* ptr) {
   if (!block) {
     char text[64];
     std::snprintf(text, sizeof text, "%p", ptr);
-    throw std::invalid_argument(impl.name + ": no live block starts at " + text +
-                                (contains(ptr) ? " (freed twice, or an address inside a block)"
-                                               : " (the address is not in this device's memory)"));
+    throw std::invalid_argument(
+        impl.name + ": no live block starts at " + text +
+        (contains(ptr) ? " (freed twice, or an address inside a block)"
+                       : " (the address is not in this device's memory)"));
   }
   impl.stats.in_use -= block->bytes;
   ++impl.stats.num_frees;
@@ -219,7 +223,8 @@ void MemoryPool::free(void* ptr) {
 bool MemoryPool::replace_pages(void* at, size_t bytes, int flags, int file) noexcept {
   std::lock_guard lock(impl_->protection_mutex);
   const bool closed = impl_->is_protected.load(std::memory_order_relaxed) && impl_->scopes == 0;
-  if (::mmap(at, bytes, closed ? PROT_NONE : PROT_READ | PROT_WRITE, flags | MAP_FIXED, file, 0) == MAP_FAILED) return false;
+  if (::mmap(at, bytes, closed ? PROT_NONE : PROT_READ | PROT_WRITE, flags | MAP_FIXED, file, 0) == MAP_FAILED)
+    return false;
   use_huge_pages(at, bytes);
   return true;
 }
@@ -290,8 +295,7 @@ void MemoryPool::set_protection(bool enabled) {
   if (impl_->is_protected.load(std::memory_order_relaxed) == enabled) return;
   const int access = enabled && impl_->scopes == 0 ? PROT_NONE : PROT_READ | PROT_WRITE;
   if (::mprotect(reinterpret_cast<void*>(base_), reserved_, access) != 0) {
-    throw std::runtime_error(impl_->name + ": cannot change the protection of device memory: " +
-                             std::strerror(errno));
+    throw std::runtime_error(impl_->name + ": cannot change the protection of device memory: " + std::strerror(errno));
   }
   impl_->is_protected.store(enabled, std::memory_order_release);
 }

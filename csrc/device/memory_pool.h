@@ -10,16 +10,16 @@ namespace openhpu::device {
 
 // The ten statistics of Gaudi's memory manager, in bytes or counts.
 struct MemoryStats {
-  uint64_t limit = 0;                 // "Limit": capacity of the device
-  uint64_t in_use = 0;                // "InUse": bytes of all live blocks
-  uint64_t max_in_use = 0;            // "MaxInUse": peak of in_use since the last reset
-  uint64_t num_allocs = 0;            // "NumAllocs": allocations since the last reset
-  uint64_t num_frees = 0;             // "NumFrees"
-  uint64_t active_allocs = 0;         // "ActiveAllocs": live blocks
-  uint64_t max_alloc_size = 0;        // "MaxAllocSize": largest single allocation
-  uint64_t total_system_allocs = 0;   // "TotalSystemAllocs": reservations asked of the operating system
-  uint64_t total_system_frees = 0;    // "TotalSystemFrees"
-  uint64_t total_active_allocs = 0;   // "TotalActiveAllocs": reservations held
+  uint64_t limit = 0;                // "Limit": capacity of the device
+  uint64_t in_use = 0;               // "InUse": bytes of all live blocks
+  uint64_t max_in_use = 0;           // "MaxInUse": peak of in_use since the last reset
+  uint64_t num_allocs = 0;           // "NumAllocs": allocations since the last reset
+  uint64_t num_frees = 0;            // "NumFrees"
+  uint64_t active_allocs = 0;        // "ActiveAllocs": live blocks
+  uint64_t max_alloc_size = 0;       // "MaxAllocSize": largest single allocation
+  uint64_t total_system_allocs = 0;  // "TotalSystemAllocs": reservations asked of the operating system
+  uint64_t total_system_frees = 0;   // "TotalSystemFrees"
+  uint64_t total_active_allocs = 0;  // "TotalActiveAllocs": reservations held
 };
 
 class OutOfMemory : public std::runtime_error {
@@ -63,9 +63,7 @@ class MemoryPool {
   size_t block_size(const void* ptr) const;
 
   // Whether `ptr` lies in the reserved range.
-  bool contains(const void* ptr) const noexcept {
-    return reinterpret_cast<uintptr_t>(ptr) - base_ < reserved_;
-  }
+  bool contains(const void* ptr) const noexcept { return reinterpret_cast<uintptr_t>(ptr) - base_ < reserved_; }
 
   MemoryStats stats() const;
   void reset_peak();         // max_in_use := in_use, max_alloc_size := 0
@@ -75,8 +73,8 @@ class MemoryPool {
   // freed by the host may still be used by commands that wait there.
   void trim();
 
-  // For tests: of the allocations from now on the `first`-th and the `times - 1` after it fail, as if the pool were full.
-  // 0: none does. Returns how many have failed since the last call.
+  // For tests: of the allocations from now on the `first`-th and the `times - 1` after it fail, as if the pool were
+  // full. 0: none does. Returns how many have failed since the last call.
   uint64_t fail_allocations(uint64_t first, uint64_t times = 1);
 
   // Debug mode: while enabled, the range is inaccessible except inside AccessScope, so that a host access

@@ -86,7 +86,8 @@ constexpr const char* kFolderRemedy =
     ". Let XDG_RUNTIME_DIR name a folder that this user can write to, or do without locks (OPENHPU_MODULE_LOCKS=0).";
 
 [[noreturn]] void fail(const std::string& what, const std::string& path) {
-  throw std::runtime_error("HPU module lock: cannot " + what + " " + path + ": " + std::strerror(errno) + kFolderRemedy);
+  throw std::runtime_error(
+      "HPU module lock: cannot " + what + " " + path + ": " + std::strerror(errno) + kFolderRemedy);
 }
 
 // Other users may write to /tmp: a folder that somebody else made there must not be trusted.
@@ -95,7 +96,8 @@ void ensure_private_directory(const std::string& path) {
   struct stat info{};
   if (::lstat(path.c_str(), &info) != 0) fail("inspect", path);
   if (!S_ISDIR(info.st_mode) || info.st_uid != ::geteuid()) {
-    throw std::runtime_error("HPU module lock: " + path + " is not a folder of this user. Remove it" + (kFolderRemedy + 1));
+    throw std::runtime_error(
+        "HPU module lock: " + path + " is not a folder of this user. Remove it" + (kFolderRemedy + 1));
   }
 }
 

@@ -8,8 +8,8 @@
 
 namespace openhpu::device {
 
-// The one object of a type, which is never destroyed. A thread may fork while another holds the object's `mutex`, which in
-// the child would stay locked for ever. So it is held across a fork.
+// The one object of a type, which is never destroyed. A thread may fork while another holds the object's `mutex`, which
+// in the child would stay locked for ever. So it is held across a fork.
 template <class T>
 T& held_across_forks() {
   static auto* one = [] {

@@ -18,8 +18,8 @@ class Stream {
   void note(uint64_t sequence) noexcept {
     // Threads that issue on the same stream may note their numbers out of order; the largest one counts.
     uint64_t seen = last_.load(std::memory_order_relaxed);
-    while (seen < sequence && !last_.compare_exchange_weak(seen, sequence, std::memory_order_release,
-                                                           std::memory_order_relaxed)) {
+    while (seen < sequence &&
+           !last_.compare_exchange_weak(seen, sequence, std::memory_order_release, std::memory_order_relaxed)) {
     }
   }
   // Sequence number of the stream's last command.

@@ -37,7 +37,7 @@ struct Store {
   std::atomic<uint64_t> issued{0};
 
   // Whether a listener takes one more of `kept` records, or spans. The others count it as dropped.
-  bool has_room(size_t kept, size_t Listener::*first, uint64_t correlation) {
+  bool has_room(size_t kept, size_t Listener::* first, uint64_t correlation) {
     bool any = false;
     for (auto& l : listeners) {
       if (correlation <= l.after) continue;
@@ -130,7 +130,8 @@ std::unique_ptr<TraceRecord> Trace::issue(const char* name, int device, uint32_t
 void Trace::add(std::unique_ptr<TraceRecord> record) {
   auto& s = store();
   std::lock_guard lock(s.mutex);
-  if (s.has_room(s.records.size(), &Listener::first_record, record->correlation)) s.records.push_back(std::move(record));
+  if (s.has_room(s.records.size(), &Listener::first_record, record->correlation))
+    s.records.push_back(std::move(record));
 }
 
 void Trace::add(TraceSpan span) {
@@ -159,8 +160,13 @@ Trace::Running::~Running() {
 void SpanScope::end() {
   TraceRecord here;
   above.describe_origin(here);
-  Trace::add({.name = name_, .detail = std::move(detail_), .thread = trace_thread(), .operation = here.operation,
-              .begin = begin_, .end = trace_clock()});
+  Trace::add(
+      {.name = name_,
+       .detail = std::move(detail_),
+       .thread = trace_thread(),
+       .operation = here.operation,
+       .begin = begin_,
+       .end = trace_clock()});
 }
 
 }  // namespace openhpu::device

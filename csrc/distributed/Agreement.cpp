@@ -10,8 +10,8 @@ namespace {
 
 constexpr uint64_t kEvery = 8;  // collectives
 
-// Whether none of the ranks gets its result before all of them take part. Others, as a broadcast, would make a rank wait
-// that need not.
+// Whether none of the ranks gets its result before all of them take part. Others, as a broadcast, would make a rank
+// wait that need not.
 bool waits_for_all(c10d::OpType type) {
   using c10d::OpType;
   return type == OpType::ALLGATHER_COALESCED || (NodeChannel::takes(type) && type != OpType::BROADCAST);

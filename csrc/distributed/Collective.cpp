@@ -341,7 +341,8 @@ bool Collective::wait_for(std::chrono::milliseconds timeout) {
   watch();
   device::BlockingWait waiting;
   std::unique_lock lock(mutex_);
-  return waiting.until(lock, changed_, device::OnInterrupt::Throw, [&] { return done(); }, deadline) == device::Waited::Done;
+  return waiting.until(
+             lock, changed_, device::OnInterrupt::Throw, [&] { return done(); }, deadline) == device::Waited::Done;
 }
 
 void Collective::abort(bool at_end) noexcept {
@@ -416,8 +417,8 @@ WorkHCCL::WorkHCCL(
   if (recordFunctionEndCallback_) recordFunctionEndCallback_();
 }
 
-// A message that nobody waits for ends in a thread of its own: waited for in the queue, it would keep back what the other
-// side may need first.
+// A message that nobody waits for ends in a thread of its own: waited for in the queue, it would keep back what the
+// other side may need first.
 WorkHCCL::~WorkHCCL() {
   try {
     for (const auto& part : parts_)
@@ -462,8 +463,8 @@ bool WorkHCCL::wait(std::chrono::milliseconds timeout) {
       if (!part->wait_for(timeout))
         C10_THROW_ERROR(
             DistBackendError, c10::str(
-                "caught collective operation timeout: ", part->what().name, " has not ended on ", what.group, " after ",
-                timeout.count(), " ms"));
+                                  "caught collective operation timeout: ", part->what().name, " has not ended on ",
+                                  what.group, " after ", timeout.count(), " ms"));
   what.device->queue().wait(last, device::OnInterrupt::Throw);
   raise_pending_error(*what.device);
   return true;
@@ -479,9 +480,11 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkHCCL::getFuture() {
     if (std::find(devices.begin(), devices.end(), t.device()) == devices.end()) devices.push_back(t.device());
   auto future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices);
   // Complete at once, as for other accelerators: a wait for it makes a stream wait, not the host.
-  const std::shared_ptr<device::Point> end = parts_.empty() ? nullptr : std::make_shared<device::Point>(device::Point{
-      parts_.front()->what().device->queue(), [parts = parts_] { return ended_well(parts); },
-      [parts = parts_] { return await_in_order(parts); }});
+  const std::shared_ptr<device::Point> end =
+      parts_.empty() ? nullptr
+                     : std::make_shared<device::Point>(device::Point{
+                           parts_.front()->what().device->queue(), [parts = parts_] { return ended_well(parts); },
+                           [parts = parts_] { return await_in_order(parts); }});
   const auto recorded = c10::make_scope_exit(
       [before = std::exchange(t_record_beside, end ? &end : nullptr)] { t_record_beside = before; });
   future->markCompleted(c10::IValue(outputs_));

@@ -116,8 +116,8 @@ void capture_collective(
 // Drops those whose graphs are gone and whose last runs have ended. Called by a thread of the script's.
 void forget_captured_collectives();
 
-// Whether collectives lie in the middle of lazy graphs' steps (PT_HPU_ENABLE_LAZY_COLLECTIVES); else each of them ends one.
-// `asked`: whether the script set it. Else a graph that holds a collective is a kindness.
+// Whether collectives lie in the middle of lazy graphs' steps (PT_HPU_ENABLE_LAZY_COLLECTIVES); else each of them ends
+// one. `asked`: whether the script set it. Else a graph that holds a collective is a kindness.
 inline std::atomic<bool> g_lazy_collectives{true}, g_lazy_collectives_asked{true};
 // Called before a command that separates two parts of a step in the queue. Hands over the recording before it.
 void cut_for_collective(device::Device& d);

@@ -49,15 +49,21 @@ std::optional<Kind> kind_of(c10d::OpType type) {
   using c10d::OpType;
   switch (type) {
     case OpType::ALLREDUCE:
-    case OpType::ALLREDUCE_COALESCED: return Kind::AllReduce;
+    case OpType::ALLREDUCE_COALESCED:
+      return Kind::AllReduce;
     case OpType::ALLGATHER:
-    case OpType::_ALLGATHER_BASE: return Kind::AllGather;
+    case OpType::_ALLGATHER_BASE:
+      return Kind::AllGather;
     case OpType::REDUCE_SCATTER:
     case OpType::_REDUCE_SCATTER_BASE:
-    case OpType::REDUCE_SCATTER_TENSOR_COALESCED: return Kind::ReduceScatter;
-    case OpType::BROADCAST: return Kind::Broadcast;
-    case OpType::BARRIER: return Kind::Barrier;
-    default: return std::nullopt;
+    case OpType::REDUCE_SCATTER_TENSOR_COALESCED:
+      return Kind::ReduceScatter;
+    case OpType::BROADCAST:
+      return Kind::Broadcast;
+    case OpType::BARRIER:
+      return Kind::Barrier;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -68,14 +74,29 @@ const char* name_of(uint32_t kind) {
 
 void reduce_two(ReduceOp::RedOpType reduction, at::Tensor& out, const at::Tensor& left, const at::Tensor& right) {
   switch (reduction) {
-    case ReduceOp::SUM: at::add_out(out, left, right); return;
-    case ReduceOp::PRODUCT: at::mul_out(out, left, right); return;
-    case ReduceOp::MIN: at::minimum_out(out, left, right); return;
-    case ReduceOp::MAX: at::maximum_out(out, left, right); return;
-    case ReduceOp::BAND: at::bitwise_and_out(out, left, right); return;
-    case ReduceOp::BOR: at::bitwise_or_out(out, left, right); return;
-    case ReduceOp::BXOR: at::bitwise_xor_out(out, left, right); return;
-    default: TORCH_INTERNAL_ASSERT(false, "hccl: a reduction that was refused before");
+    case ReduceOp::SUM:
+      at::add_out(out, left, right);
+      return;
+    case ReduceOp::PRODUCT:
+      at::mul_out(out, left, right);
+      return;
+    case ReduceOp::MIN:
+      at::minimum_out(out, left, right);
+      return;
+    case ReduceOp::MAX:
+      at::maximum_out(out, left, right);
+      return;
+    case ReduceOp::BAND:
+      at::bitwise_and_out(out, left, right);
+      return;
+    case ReduceOp::BOR:
+      at::bitwise_or_out(out, left, right);
+      return;
+    case ReduceOp::BXOR:
+      at::bitwise_xor_out(out, left, right);
+      return;
+    default:
+      TORCH_INTERNAL_ASSERT(false, "hccl: a reduction that was refused before");
   }
 }
 
@@ -124,7 +145,8 @@ class NodeChannel::NodeWork final : public c10d::Work {
   std::shared_ptr<NodeChannel> channel_;
 };
 
-void NodeChannel::reduce_into(std::byte* out, const std::vector<const std::byte*>& from, size_t elements, const Job& job) {
+void NodeChannel::reduce_into(
+    std::byte* out, const std::vector<const std::byte*>& from, size_t elements, const Job& job) {
   const auto over = [&](const std::byte* data) {
     return at::from_blob(const_cast<std::byte*>(data), {static_cast<int64_t>(elements)}, at::TensorOptions(job.dtype));
   };
@@ -150,10 +172,12 @@ NodeMemory::Label NodeChannel::label_of(const Job& job) {
 void NodeChannel::check_labels(const Job& job) const {
   const NodeMemory::Label own = label_of(job);
   const auto told = [](const NodeMemory::Label& l) {
-    const bool reduces = l.kind == static_cast<uint32_t>(Kind::AllReduce) || l.kind == static_cast<uint32_t>(Kind::ReduceScatter);
+    const bool reduces =
+        l.kind == static_cast<uint32_t>(Kind::AllReduce) || l.kind == static_cast<uint32_t>(Kind::ReduceScatter);
     return c10::str(
-        name_of(l.kind), reduces ? c10::str(" (", transport::name_of(static_cast<ReduceOp::RedOpType>(l.reduction)), ")") : "",
-        " of ", l.nbytes, " bytes as ", static_cast<at::ScalarType>(l.dtype),
+        name_of(l.kind),
+        reduces ? c10::str(" (", transport::name_of(static_cast<ReduceOp::RedOpType>(l.reduction)), ")") : "", " of ",
+        l.nbytes, " bytes as ", static_cast<at::ScalarType>(l.dtype),
         l.kind == static_cast<uint32_t>(Kind::Broadcast) ? c10::str(" from rank ", l.root) : "");
   };
   for (int other = 0; other < size(); ++other)
@@ -252,10 +276,11 @@ void NodeChannel::finish_waiting(Job& job) {
     if (late < 0) continue;
     const auto process = memory_->process_of(late);
     TORCH_CHECK(
-        !memory_->left(late), "rank ", late, " (process ", process, ") has ended, or has left the group, before it took part");
+        !memory_->left(late), "rank ", late, " (process ", process,
+        ") has ended, or has left the group, before it took part");
     TORCH_CHECK(
-        limit.count() <= 0 || Clock::now() - job.begun < limit, "Timed out waiting ", limit.count(),
-        " ms for rank ", late, " (process ", process, ") to take part");
+        limit.count() <= 0 || Clock::now() - job.begun < limit, "Timed out waiting ", limit.count(), " ms for rank ",
+        late, " (process ", process, ") to take part");
   }
 }
 

@@ -12,9 +12,9 @@
 
 namespace openhpu {
 
-// Collectives of ranks on one machine, through shared memory (see NodeMemory). A small collective ends on the thread that
-// starts it, if the other ranks are as far. A thread of the group does the others, one after another, in the order in
-// which this rank started them.
+// Collectives of ranks on one machine, through shared memory (see NodeMemory). A small collective ends on the thread
+// that starts it, if the other ranks are as far. A thread of the group does the others, one after another, in the order
+// in which this rank started them.
 class NodeChannel : public std::enable_shared_from_this<NodeChannel> {
  public:
   using Tensors = std::vector<at::Tensor>;
@@ -30,8 +30,8 @@ class NodeChannel : public std::enable_shared_from_this<NodeChannel> {
   static std::shared_ptr<NodeChannel> create(c10d::Store& store, int rank, int size, bool wanted);
 
   static bool takes(c10d::OpType type);
-  // `read`: what is sent; none where `written` is that, too. They have equally many tensors, or one side has one and the
-  // other a tensor for each rank.
+  // `read`: what is sent; none where `written` is that, too. They have equally many tensors, or one side has one and
+  // the other a tensor for each rank.
   c10::intrusive_ptr<c10d::Work> run(const Request& request, const Tensors& written, const Tensors& read);
   // What is under way and what comes later ends with an error.
   void end(const char* why) noexcept;

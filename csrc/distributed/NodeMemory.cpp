@@ -25,7 +25,7 @@ constexpr long kSleepNs = 20'000'000;
 std::string place() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, boot);
-  struct stat numbers {};
+  struct stat numbers{};
   if (boot.empty() || ::stat("/proc/self/ns/pid", &numbers) != 0) return "";
   return c10::str(boot, "/", numbers.st_ino, "/", ::geteuid());
 }

@@ -106,8 +106,9 @@ WorkPtr ProcessGroupHCCL::issue(const Row& row, Collective::Procedure procedure)
     if (agreement_ && lazy_mode() && !coalescing_) agreement_->before(row.type, d, described());
     for (const auto& t : row.written) note_write(*t.storage().unsafeGetStorageImpl());
     const size_t nbytes = std::max(bytes_of(row.written), bytes_of(row.read));
-    parts.push_back(std::make_shared<Collective>(
-        Collective::What{name, described(), row.type, &d, current_site(), nbytes}, std::move(procedure)));
+    parts.push_back(
+        std::make_shared<Collective>(
+            Collective::What{name, described(), row.type, &d, current_site(), nbytes}, std::move(procedure)));
     if (C10_UNLIKELY(at::hasCallbacks()))
       issue_profiled(*parts.front(), row);
     else
@@ -142,8 +143,8 @@ void ProcessGroupHCCL::issue_profiled(Collective& collective, const Row& row) {
 
 ProcessGroupHCCL::ProcessGroupHCCL(c10::intrusive_ptr<c10d::Backend> transport, c10d::Store& store, bool node)
     : Backend(transport->getRank(), transport->getSize()),
-      transport_(std::make_shared<Transport>(
-          std::move(transport), NodeChannel::create(store, getRank(), getSize(), node))),
+      transport_(
+          std::make_shared<Transport>(std::move(transport), NodeChannel::create(store, getRank(), getSize(), node))),
       node_(node) {
   init();
   if (getSize() > 1) agreement_ = std::make_unique<Agreement>(transport_);
@@ -274,9 +275,10 @@ WorkPtr ProcessGroupHCCL::_allgather_base(
     at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
   TORCH_CHECK_VALUE(
       output.scalar_type() == input.scalar_type() && output.numel() == input.numel() * getSize(),
-      "hccl _allgather_base: output tensor size must be equal to world_size (", getSize(), ") times input tensor size, of "
-      "the same dtype: got output ", output.sizes(), " ", output.scalar_type(), " and input ", input.sizes(), " ",
-      input.scalar_type());
+      "hccl _allgather_base: output tensor size must be equal to world_size (", getSize(),
+      ") times input tensor size, of "
+      "the same dtype: got output ",
+      output.sizes(), " ", output.scalar_type(), " and input ", input.sizes(), " ", input.scalar_type());
   return issue(
       {"_allgather_base", "hccl:_all_gather_base", OpType::_ALLGATHER_BASE, flat_moved, {output}, {input}}, options,
       [](auto& gloo, Tensors& out, Tensors& in, const auto& o) { return gloo._allgather_base(out[0], in[0], o); });
@@ -285,8 +287,8 @@ WorkPtr ProcessGroupHCCL::_allgather_base(
 WorkPtr ProcessGroupHCCL::allgather_coalesced(
     std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   TORCH_CHECK_VALUE(
-      static_cast<int>(outputs.size()) == getSize(), "hccl allgather_coalesced: expected a list of outputs for each of ",
-      getSize(), " ranks, got ", outputs.size());
+      static_cast<int>(outputs.size()) == getSize(),
+      "hccl allgather_coalesced: expected a list of outputs for each of ", getSize(), " ranks, got ", outputs.size());
   std::vector<size_t> lengths;
   for (const auto& list : outputs) lengths.push_back(list.size());
   return issue(
@@ -313,7 +315,8 @@ WorkPtr ProcessGroupHCCL::allgather_into_tensor_coalesced(
         "hccl allgather_into_tensor_coalesced: output ", i, " must be ", getSize(), " times input ", i, ", got ",
         outputs[i].sizes(), " and ", inputs[i].sizes());
   return issue(
-      {"allgather_into_tensor_coalesced", "hccl:_all_gather_base", OpType::_ALLGATHER_BASE, flat_moved, outputs, inputs},
+      {"allgather_into_tensor_coalesced", "hccl:_all_gather_base", OpType::_ALLGATHER_BASE, flat_moved, outputs,
+       inputs},
       options, [](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
         return gloo.allgather_into_tensor_coalesced(out, in, o);
       });
@@ -323,8 +326,8 @@ WorkPtr ProcessGroupHCCL::gather(std::vector<Tensors>& outputs, Tensors& inputs,
   const auto& from = only("gather", inputs);
   const bool root = options.rootRank == getRank();
   TORCH_CHECK_VALUE(
-      outputs.size() == (root ? 1 : 0), "hccl gather: expected ", root ? "one list of outputs on the root" : "no outputs",
-      ", got ", outputs.size());
+      outputs.size() == (root ? 1 : 0), "hccl gather: expected ",
+      root ? "one list of outputs on the root" : "no outputs", ", got ", outputs.size());
   if (root) check_parts("gather", "output", outputs.front(), getSize(), from);
   return issue(
       {"gather", "hccl:gather", OpType::GATHER, moved, flat(outputs), inputs}, options,
@@ -354,17 +357,17 @@ WorkPtr ProcessGroupHCCL::reduce_scatter(
     const auto sums = std::make_shared<at::Tensor>();
     const int64_t begin = elements({from.begin(), from.begin() + getRank()});
     return issue(
-        row, Collective::Procedure{
-                 [t = transport_, asked = reduction.asked, limit = options.timeout, sums](
-                     const auto&, const Tensors& read) {
-                   *sums = at::cat(all_as(flat_reduced, read));
-                   return t->allreduce({*sums}, asked, limit);
-                 },
-                 [begin, sums, divide = reduction.division(getSize())](const Tensors& written) {
-                   const auto own = flat_reduced(written.front());
-                   own.copy_(sums->narrow(0, begin, own.numel()));
-                   if (divide) divide(written);
-                 }});
+        row,
+        Collective::Procedure{
+            [t = transport_, asked = reduction.asked, limit = options.timeout, sums](const auto&, const Tensors& read) {
+              *sums = at::cat(all_as(flat_reduced, read));
+              return t->allreduce({*sums}, asked, limit);
+            },
+            [begin, sums, divide = reduction.division(getSize())](const Tensors& written) {
+              const auto own = flat_reduced(written.front());
+              own.copy_(sums->narrow(0, begin, own.numel()));
+              if (divide) divide(written);
+            }});
   }
   return issue(row, options, [](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
     return gloo.reduce_scatter(out, list_of(in), o);
@@ -379,10 +382,14 @@ WorkPtr ProcessGroupHCCL::_reduce_scatter_base(
       "), of the same dtype: got input ", input.sizes(), " ", input.scalar_type(), " and output ", output.sizes(), " ",
       output.scalar_type());
   return issue(
-      {"_reduce_scatter_base", "hccl:_reduce_scatter_base", OpType::_REDUCE_SCATTER_BASE, flat_reduced, {output}, {input}},
-      options, [](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
-        return gloo._reduce_scatter_base(out[0], in[0], o);
-      });
+      {"_reduce_scatter_base",
+       "hccl:_reduce_scatter_base",
+       OpType::_REDUCE_SCATTER_BASE,
+       flat_reduced,
+       {output},
+       {input}},
+      options,
+      [](auto& gloo, Tensors& out, Tensors& in, const auto& o) { return gloo._reduce_scatter_base(out[0], in[0], o); });
 }
 
 WorkPtr ProcessGroupHCCL::reduce_scatter_tensor_coalesced(
@@ -425,7 +432,14 @@ WorkPtr ProcessGroupHCCL::alltoall_base(
   check("output", output, output_splits);
   check("input", input, input_splits);
   return issue(
-      {"alltoall_base", "hccl:all_to_all", OpType::ALLTOALL_BASE, moved, {output}, {input}, output_splits, input_splits},
+      {"alltoall_base",
+       "hccl:all_to_all",
+       OpType::ALLTOALL_BASE,
+       moved,
+       {output},
+       {input},
+       output_splits,
+       input_splits},
       options,
       [to_splits = output_splits, in_splits = input_splits](auto& gloo, Tensors& out, Tensors& in, const auto& o) {
         auto to = to_splits, from = in_splits;  // which Gloo takes for itself
@@ -449,25 +463,31 @@ WorkPtr ProcessGroupHCCL::alltoall(Tensors& outputs, Tensors& inputs, const c10d
 template <class Start>
 WorkPtr ProcessGroupHCCL::message(const Row& row, Start by_gloo) {
   only(row.op, row.sent());
-  return issue(row, Collective::Procedure{[t = transport_, by_gloo](const Tensors& written, const Tensors& read) {
-    auto all = all_as(moved, written.empty() ? read : written);
-    return by_gloo(*t->gloo, all);
-  }, nullptr});
+  return issue(
+      row, Collective::Procedure{
+               [t = transport_, by_gloo](const Tensors& written, const Tensors& read) {
+                 auto all = all_as(moved, written.empty() ? read : written);
+                 return by_gloo(*t->gloo, all);
+               },
+               nullptr});
 }
 
 WorkPtr ProcessGroupHCCL::send(Tensors& tensors, int to, int tag) {
-  return message({"send", "hccl:send", OpType::SEND, moved, {}, tensors},
-                 [to, tag](auto& gloo, Tensors& all) { return gloo.send(all, to, tag); });
+  return message({"send", "hccl:send", OpType::SEND, moved, {}, tensors}, [to, tag](auto& gloo, Tensors& all) {
+    return gloo.send(all, to, tag);
+  });
 }
 
 WorkPtr ProcessGroupHCCL::recv(Tensors& tensors, int from, int tag) {
-  return message({"recv", "hccl:recv", OpType::RECV, moved, tensors, {}},
-                 [from, tag](auto& gloo, Tensors& all) { return gloo.recv(all, from, tag); });
+  return message({"recv", "hccl:recv", OpType::RECV, moved, tensors, {}}, [from, tag](auto& gloo, Tensors& all) {
+    return gloo.recv(all, from, tag);
+  });
 }
 
 WorkPtr ProcessGroupHCCL::recvAnysource(Tensors& tensors, int tag) {
-  return message({"recvAnysource", "hccl:recv", OpType::RECVANYSOURCE, moved, tensors, {}},
-                 [tag](auto& gloo, Tensors& all) { return gloo.recvAnysource(all, tag); });
+  return message(
+      {"recvAnysource", "hccl:recv", OpType::RECVANYSOURCE, moved, tensors, {}},
+      [tag](auto& gloo, Tensors& all) { return gloo.recvAnysource(all, tag); });
 }
 
 void ProcessGroupHCCL::follow(device::Device& d) {

@@ -91,7 +91,7 @@ class ProcessGroupHCCL final : public c10d::Backend {
   transport::TransportPtr transport_;
   const bool node_;
   std::unique_ptr<Agreement> agreement_;  // of several ranks
-  std::mutex mutex_;  // of what follows: autograd may issue from a thread of its own
+  std::mutex mutex_;                      // of what follows: autograd may issue from a thread of its own
   uint64_t sequence_ = 0;
   device::Device* last_ = nullptr;  // whose queue has the last collective
   bool coalescing_ = false;

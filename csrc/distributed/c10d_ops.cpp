@@ -1,5 +1,5 @@
-// What torch.distributed's functions call for hpu tensors: PyTorch's kernels for PrivateUse1, with a group whose backend
-// for that device is the caller's for hpu. PyTorch has kernels for no other device of others.
+// What torch.distributed's functions call for hpu tensors: PyTorch's kernels for PrivateUse1, with a group whose
+// backend for that device is the caller's for hpu. PyTorch has kernels for no other device of others.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/library.h>

@@ -78,9 +78,8 @@ void capture_collective(
   {
     std::lock_guard lock(met_mutex);
     all_met[number] = {
-        std::make_shared<const Met>(
-            Met{std::move(name), std::move(group), std::move(procedure), current_site()}),
-        held, &capture.device()};
+        std::make_shared<const Met>(Met{std::move(name), std::move(group), std::move(procedure), current_site()}), held,
+        &capture.device()};
   }
   capture.hold(held);
   static const auto op = c10::Dispatcher::singleton()

@@ -19,13 +19,14 @@ using c10d::ReduceOp;
 using Tensors = std::vector<at::Tensor>;
 
 inline bool reducible(at::ScalarType type) {
-  constexpr at::ScalarType kTypes[] = {
-      at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kChar, at::kByte, at::kInt, at::kLong, at::kBool};
+  constexpr at::ScalarType kTypes[] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kChar,
+                                       at::kByte,  at::kInt,    at::kLong, at::kBool};
   return std::find(std::begin(kTypes), std::end(kTypes), type) != std::end(kTypes);
 }
 
 inline const char* name_of(ReduceOp::RedOpType op) {
-  constexpr const char* kNames[] = {"SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM", "UNUSED"};
+  constexpr const char* kNames[] = {"SUM",  "AVG", "PRODUCT", "MIN",        "MAX",
+                                    "BAND", "BOR", "BXOR",    "PREMUL_SUM", "UNUSED"};
   return kNames[op];
 }
 
@@ -76,7 +77,9 @@ inline at::Tensor moved(const at::Tensor& alias) {
   if (reducible(alias.scalar_type()) && alias.scalar_type() != at::kBool) return alias;
   return (alias.dim() < 2 ? alias.view({-1, 1}) : alias).view(at::kByte);
 }
-inline at::Tensor reduced(const at::Tensor& alias) { return alias.scalar_type() == at::kBool ? alias.view(at::kByte) : alias; }
+inline at::Tensor reduced(const at::Tensor& alias) {
+  return alias.scalar_type() == at::kBool ? alias.view(at::kByte) : alias;
+}
 
 using Prepare = at::Tensor (*)(const at::Tensor& alias);
 inline Tensors all_as(Prepare prepare, const Tensors& aliases) {
@@ -93,10 +96,11 @@ inline Tensors flat(const std::vector<Tensors>& lists) {
   return all;
 }
 
-// A tensor for each rank, of one dtype and size, as this rank's own tensor; where they may differ, this rank's is as large
-// as its own tensor.
+// A tensor for each rank, of one dtype and size, as this rank's own tensor; where they may differ, this rank's is as
+// large as its own tensor.
 inline void check_parts(
-    const char* op, const char* what, const Tensors& parts, int ranks, const at::Tensor& own, int rank_if_they_differ = -1) {
+    const char* op, const char* what, const Tensors& parts, int ranks, const at::Tensor& own,
+    int rank_if_they_differ = -1) {
   TORCH_CHECK_VALUE(
       static_cast<int>(parts.size()) == ranks, "hccl ", op, ": expected an ", what, " for each of ", ranks,
       " ranks, got ", parts.size());
@@ -104,14 +108,15 @@ inline void check_parts(
     const auto& t = parts[static_cast<size_t>(i)];
     const bool as_large = rank_if_they_differ < 0 || i == rank_if_they_differ;
     TORCH_CHECK_VALUE(
-        t.scalar_type() == own.scalar_type() && (!as_large || t.numel() == own.numel()), "hccl ", op, ": ", what, " ", i,
-        " must have as many elements as this rank's own tensor, of the same dtype: got ", t.sizes(), " ",
+        t.scalar_type() == own.scalar_type() && (!as_large || t.numel() == own.numel()), "hccl ", op, ": ", what, " ",
+        i, " must have as many elements as this rank's own tensor, of the same dtype: got ", t.sizes(), " ",
         t.scalar_type(), " and ", own.sizes(), " ", own.scalar_type());
   }
 }
 
 inline bool equally_long(const Tensors& tensors) {
-  return std::all_of(tensors.begin(), tensors.end(), [&](const at::Tensor& t) { return t.numel() == tensors[0].numel(); });
+  return std::all_of(
+      tensors.begin(), tensors.end(), [&](const at::Tensor& t) { return t.numel() == tensors[0].numel(); });
 }
 
 // A store whose waits Ctrl-C ends: those of PyTorch's stores hear no signal. Set-up waits for the other ranks in here,
@@ -140,8 +145,8 @@ class InterruptibleStore final : public c10d::PrefixStore {
       if (timeout.count() > 0 && Clock::now() >= end)
         C10_THROW_ERROR(
             DistStoreError, c10::str(
-                "wait timeout after ", timeout.count(), "ms, keys: ", c10::Join(", ", keys),
-                ". Another rank has not come to the creation of the process group, or has ended."));
+                                "wait timeout after ", timeout.count(), "ms, keys: ", c10::Join(", ", keys),
+                                ". Another rank has not come to the creation of the process group, or has ended."));
       std::this_thread::sleep_for(pause);
       pause = std::min(2 * pause, device::BlockingWait::kAsk);
       waiting.interrupted(device::OnInterrupt::Throw);
@@ -166,8 +171,7 @@ struct Transport {
     if (request.limit == c10d::kUnsetTimeout) request.limit = gloo->getBackendOptions()->timeout;
     return node->run(request, written, read);
   }
-  WorkPtr allreduce(
-      Tensors tensors, ReduceOp::RedOpType op, std::chrono::milliseconds limit) const {
+  WorkPtr allreduce(Tensors tensors, ReduceOp::RedOpType op, std::chrono::milliseconds limit) const {
     c10d::AllreduceOptions options;
     options.reduceOp = op;
     options.timeout = limit;

@@ -28,15 +28,14 @@ int64_t choose_attention(
 // PyTorch routes a backend's convolutions to the "overrideable" operators. Here they are the ordinary convolution,
 // so that graphs and messages show the operator that users know.
 //
-// torch.jit.trace does not record `convolution`, but the `_convolution` that PyTorch's own kernel calls. Without that call
-// the trace would hold the result as a constant. It is the only such operator that has a kernel of ours.
+// torch.jit.trace does not record `convolution`, but the `_convolution` that PyTorch's own kernel calls. Without that
+// call the trace would hold the result as a constant. It is the only such operator that has a kernel of ours.
 at::Tensor convolve(
     const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias, c10::IntArrayRef stride,
     c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed, c10::IntArrayRef output_padding,
     int64_t groups) {
   if (C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled()))
-    return at::native::convolution(
-        input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);
+    return at::native::convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);
   static auto* kernel = new OpKernel(c10::Dispatcher::singleton().findSchemaOrThrow("aten::convolution", ""));
   c10::Stack stack;
   torch::jit::push(stack, input, weight, bias, stride, padding, dilation, transposed, output_padding, groups);

@@ -68,7 +68,9 @@ class CopyCommand final : public device::Command {
 
 // A CPU tensor as kernels on the worker see it: the same storage, no autograd, no Python object.
 at::Tensor plain(const at::Tensor& cpu) {
-  return alias_over(*cpu.unsafeGetTensorImpl(), c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(cpu.storage().unsafeGetStorageImpl()));
+  return alias_over(
+      *cpu.unsafeGetTensorImpl(),
+      c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(cpu.storage().unsafeGetStorageImpl()));
 }
 
 at::Tensor exact_clone(const at::Tensor& t, std::optional<at::MemoryFormat> format = std::nullopt) {
@@ -91,16 +93,18 @@ void blocking_read(device::Device& d, const char* op, size_t bytes, Wait&& wait)
   wait();
   note_read(d);
   if (C10_UNLIKELY(told))
-    emit(kBlockingRead,
-         {{"op", std::string(op)}, {"bytes", static_cast<int64_t>(bytes)},
-          {"wait_ns", static_cast<int64_t>(now_ns() - since)}},
-         current_site());
+    emit(
+        kBlockingRead,
+        {{"op", std::string(op)},
+         {"bytes", static_cast<int64_t>(bytes)},
+         {"wait_ns", static_cast<int64_t>(now_ns() - since)}},
+        current_site());
 }
 
 // Whether both are views of the same numbers. Such a copy does nothing, also where the view overlaps itself.
 bool same_numbers(const at::Tensor& a, const at::Tensor& b) {
   return a.is_alias_of(b) && a.scalar_type() == b.scalar_type() && a.storage_offset() == b.storage_offset() &&
-      a.sizes() == b.sizes() && a.strides() == b.strides() && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
+         a.sizes() == b.sizes() && a.strides() == b.strides() && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
 }
 
 void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
@@ -215,8 +219,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& src, const at::Tensor& dst) {
 }
 
 at::Scalar local_scalar_dense(const at::Tensor& self) {
-  if (C10_UNLIKELY(current_capture(self.device().index()) != nullptr))
-    refuse_in_capture("aten::item", kHostReadRemedy);
+  if (C10_UNLIKELY(current_capture(self.device().index()) != nullptr)) refuse_in_capture("aten::item", kHostReadRemedy);
   auto& d = device_of(self.device());
   const auto& storage = *self.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
   at::Tensor value;

@@ -70,10 +70,11 @@ at::Tensor efficient_zero_tensor(
     for (int i = 0; i < kMaxDevices; ++i) all->emplace_back(c10::Device(c10::kHPU, static_cast<c10::DeviceIndex>(i)));
     return all;
   }();
-  return at::Tensor(at::detail::empty_generic(
-      size, &(*allocators)[index_of(layout, device, pin_memory)],
-      c10::DispatchKeySet(c10::DispatchKey::HPU) | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
-      c10::dtype_or_default(dtype), std::nullopt));
+  return at::Tensor(
+      at::detail::empty_generic(
+          size, &(*allocators)[index_of(layout, device, pin_memory)],
+          c10::DispatchKeySet(c10::DispatchKey::HPU) | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
+          c10::dtype_or_default(dtype), std::nullopt));
 }
 
 // The contents that fit are kept, copied in queue order.
@@ -101,8 +102,7 @@ void grow_storage(const at::Tensor& self, size_t nbytes) {
   if (nbytes > storage.nbytes()) resize_storage(storage, nbytes);
 }
 
-const at::Tensor& resize_(
-    const at::Tensor& self, c10::IntArrayRef size, std::optional<at::MemoryFormat> format) {
+const at::Tensor& resize_(const at::Tensor& self, c10::IntArrayRef size, std::optional<at::MemoryFormat> format) {
   const auto old_bytes = self.storage().nbytes();
   auto* impl = self.unsafeGetTensorImpl();
   if (impl->sizes() != size) {
@@ -116,8 +116,7 @@ const at::Tensor& resize_(
     TORCH_CHECK(*format != at::MemoryFormat::Preserve, "Unsupported memory format", *format);
     impl->empty_tensor_restride(*format);
   }
-  if (fills_new_memory())
-    at::native::fill_resize_deterministic_(self, static_cast<int64_t>(old_bytes));
+  if (fills_new_memory()) at::native::fill_resize_deterministic_(self, static_cast<int64_t>(old_bytes));
   return self;
 }
 
@@ -152,7 +151,8 @@ at::Tensor& set_nothing(at::Tensor& self) {
 
 void record_stream(at::Tensor& self, at::Stream s) {
   TORCH_CHECK(
-      s.device() == self.device(), "record_stream: the tensor is on ", self.device(), " and the stream on ", s.device());
+      s.device() == self.device(), "record_stream: the tensor is on ", self.device(), " and the stream on ",
+      s.device());
   if (self.has_storage()) hpu_allocator()->recordStream(self.storage().data_ptr(), s);
 }
 

@@ -56,9 +56,13 @@ template <class T>
 }
 
 template <class T>
-[[gnu::always_inline]] inline void adam_block(const Block<T>& at, int64_t count, const Options& o, const Numbers<T>& n) {
-  T *__restrict param = at[0], *__restrict grads = at[1], *__restrict averages = at[2], *__restrict squares = at[3],
-    *__restrict most = at[4];
+[[gnu::always_inline]] inline void adam_block(
+    const Block<T>& at, int64_t count, const Options& o, const Numbers<T>& n) {
+  T* const __restrict param = at[0];
+  T* const __restrict grads = at[1];
+  T* const __restrict averages = at[2];
+  T* const __restrict squares = at[3];
+  T* const __restrict most = at[4];
   for (int64_t i = 0; i < count; ++i) {
     const T before = param[i];
     const T grad = gradient(grads[i], before, o, n);
@@ -75,7 +79,7 @@ template <class T>
 
 template <class T>
 [[gnu::always_inline]] inline void sgd_block(const Block<T>& at, int64_t count, const Options& o, const Numbers<T>& n) {
-  T *__restrict param = at[0], *__restrict grads = at[1], *__restrict buffers = at[2];
+  T* __restrict param = at[0], * __restrict grads = at[1], * __restrict buffers = at[2];
   for (int64_t i = 0; i < count; ++i) {
     T grad = gradient(grads[i], param[i], o, n);
     if (o.moves) {
@@ -88,8 +92,9 @@ template <class T>
 }
 
 template <class T>
-[[gnu::always_inline]] inline void adagrad_block(const Block<T>& at, int64_t count, const Options& o, const Numbers<T>& n) {
-  T *__restrict param = at[0], *__restrict grads = at[1], *__restrict sums = at[2];
+[[gnu::always_inline]] inline void adagrad_block(
+    const Block<T>& at, int64_t count, const Options& o, const Numbers<T>& n) {
+  T* __restrict param = at[0], * __restrict grads = at[1], * __restrict sums = at[2];
   for (int64_t i = 0; i < count; ++i) {
     const T grad = gradient(grads[i], param[i], o, n);
     const T total = sums[i] + grad * grad;
@@ -99,7 +104,7 @@ template <class T>
 }
 
 // The common options are constants in a loop of their own, which then has no branches and is vectorised.
-#define DEFINE_BLOCK(NAME, TYPE)                                                                              \
+#define DEFINE_BLOCK(NAME, TYPE)                                                                                 \
   FOR_EACH_PROCESSOR void NAME(const Block<TYPE>& at, int64_t count, const Options& o, const Numbers<TYPE>& n) { \
     constexpr Options kPlain{}, kDecays{.decays = true}, kDecoupled{.decoupled = true, .decays = true};          \
     constexpr Options kMoves{.moves = true}, kBoth{.decays = true, .moves = true};                               \
@@ -132,8 +137,9 @@ void update_all(std::array<Tensor, kMostTensors> given, const Options& o, const 
   auto tensors = given;
   for (size_t k = 0; k < kMostTensors; ++k) {
     if (!given[k].defined()) continue;
-    TORCH_CHECK(given[k].sizes() == given[0].sizes(), "fused optimizer: a parameter of ", given[0].sizes(),
-                " has a gradient or state of ", given[k].sizes());
+    TORCH_CHECK(
+        given[k].sizes() == given[0].sizes(), "fused optimizer: a parameter of ", given[0].sizes(),
+        " has a gradient or state of ", given[k].sizes());
     if (!given[0].is_non_overlapping_and_dense() || given[k].strides() != given[0].strides()) {
       for (size_t j = 0; j < kMostTensors; ++j)
         if (given[j].defined()) tensors[j] = given[j].contiguous();
@@ -204,12 +210,19 @@ void fused_adam(
     using T = decltype(zero);
     const double step = steps[i].item<double>();
     Options o{.decoupled = kDecoupled, .amsgrad = amsgrad, .maximize = maximize, .decays = weight_decay != 0};
-    Numbers<T> n{.weight_decay = T(weight_decay), .kept = T(1 - rate * weight_decay), .eps = T(eps), .beta2 = T(beta2),
-                 .one_minus_beta1 = T(1 - beta1), .one_minus_beta2 = T(1 - beta2),
-                 .step_size = T(1 / (1 - power(beta1, step)) * rate), .root = T(std::sqrt(1 - power(beta2, step)))};
+    Numbers<T> n{
+        .weight_decay = T(weight_decay),
+        .kept = T(1 - rate * weight_decay),
+        .eps = T(eps),
+        .beta2 = T(beta2),
+        .one_minus_beta1 = T(1 - beta1),
+        .one_minus_beta2 = T(1 - beta2),
+        .step_size = T(1 / (1 - power(beta1, step)) * rate),
+        .root = T(std::sqrt(1 - power(beta2, step)))};
     scale(n, o, grad_scale);
-    update_all<T>({params[i], grads[i], averages[i], squares[i], amsgrad ? nth(most, i) : Tensor()}, o, n,
-                  [](auto&... args) { adam(args...); });
+    update_all<T>(
+        {params[i], grads[i], averages[i], squares[i], amsgrad ? nth(most, i) : Tensor()}, o, n,
+        [](auto&... args) { adam(args...); });
   });
 }
 
@@ -220,13 +233,20 @@ void fused_sgd(
     const std::optional<Tensor>& found_inf) {
   for_each_param(params, lr, found_inf, [&](size_t i, double rate, auto zero) {
     using T = decltype(zero);
-    Options o{.maximize = maximize, .nesterov = nesterov, .first_step = first_step, .decays = weight_decay != 0,
-              .moves = momentum != 0};
-    Numbers<T> n{.lr = T(rate), .weight_decay = T(weight_decay), .momentum = T(momentum),
-                 .one_minus_dampening = T(1 - dampening)};
+    Options o{
+        .maximize = maximize,
+        .nesterov = nesterov,
+        .first_step = first_step,
+        .decays = weight_decay != 0,
+        .moves = momentum != 0};
+    Numbers<T> n{
+        .lr = T(rate),
+        .weight_decay = T(weight_decay),
+        .momentum = T(momentum),
+        .one_minus_dampening = T(1 - dampening)};
     scale(n, o, grad_scale);
-    update_all<T>({params[i], grads[i], o.moves ? nth(buffers, i) : Tensor(), {}, {}}, o, n,
-                  [](auto&... args) { sgd(args...); });
+    update_all<T>(
+        {params[i], grads[i], o.moves ? nth(buffers, i) : Tensor(), {}, {}}, o, n, [](auto&... args) { sgd(args...); });
   });
 }
 
@@ -239,7 +259,8 @@ void fused_adagrad(
     using T = decltype(zero);
     const double step = steps[i].item<double>();
     Options o{.maximize = maximize, .decays = weight_decay != 0};
-    Numbers<T> n{.weight_decay = T(weight_decay), .eps = T(eps), .step_size = T(1 / (1 + (step - 1) * lr_decay) * rate)};
+    Numbers<T> n{
+        .weight_decay = T(weight_decay), .eps = T(eps), .step_size = T(1 / (1 + (step - 1) * lr_decay) * rate)};
     scale(n, o, grad_scale);
     update_all<T>({params[i], grads[i], sums[i], {}, {}}, o, n, [](auto&... args) { adagrad(args...); });
   });

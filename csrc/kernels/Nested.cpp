@@ -1,6 +1,6 @@
 // Strided nested tensors. PyTorch has kernels for most of their operators that are made of operators on the components,
-// and serve any device; those that it registers for the CPU alone stand below. The rest reads its operands on the host, as
-// a CPU fallback.
+// and serve any device; those that it registers for the CPU alone stand below. The rest reads its operands on the host,
+// as a CPU fallback.
 #include <ATen/NativeFunctions.h>
 #include <ATen/NestedTensorImpl.h>
 #include <ATen/ops/native_layer_norm.h>
@@ -34,7 +34,8 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(
     double eps) {
   TORCH_CHECK(
       input.is_contiguous() && shape.size() == 1 && at::native::get_nested_tensor_impl(input)->opt_size(-1) == shape[0],
-      "native_layer_norm: expected a contiguous nested tensor whose last dimension is the normalized one, of size ", shape);
+      "native_layer_norm: expected a contiguous nested tensor whose last dimension is the normalized one, of size ",
+      shape);
   const auto rows = at::native::get_nested_tensor_impl(input)->get_unsafe_storage_as_tensor().view({-1, shape[0]});
   auto [out, mean, rstd] = at::native_layer_norm(rows, shape, weight, bias, eps);
   return {make_nested(input, out.view(-1)), std::move(mean), std::move(rstd)};

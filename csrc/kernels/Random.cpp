@@ -98,7 +98,8 @@ void check_device(const Tensor& t, const Tensor& like) {
 
 void check_floating(const char* name, const Tensor& self) {
   TORCH_CHECK(
-      at::isFloatingType(self.scalar_type()), name, " on hpu expects a floating-point tensor, got ", self.scalar_type());
+      at::isFloatingType(self.scalar_type()), name, " on hpu expects a floating-point tensor, got ",
+      self.scalar_type());
 }
 
 // Values that an operator needs: the host looks at them before the operator is issued. A captured graph, which the host
@@ -150,7 +151,9 @@ Tensor& bernoulli_float(Tensor& self, double p, Gen g) {
 }
 
 Tensor& bernoulli_tensor(Tensor& self, const Tensor& p, Gen g) {
-  TORCH_CHECK(at::isFloatingType(p.scalar_type()), "expected probabilities tensor to have floating type, got ", p.scalar_type());
+  TORCH_CHECK(
+      at::isFloatingType(p.scalar_type()), "expected probabilities tensor to have floating type, got ",
+      p.scalar_type());
   TORCH_CHECK(
       at::is_expandable_to(p.sizes(), self.sizes()), "bernoulli_: probabilities of shape ", p.sizes(),
       " can't be expanded to ", self.sizes());
@@ -210,7 +213,10 @@ Tensor& exponential_(Tensor& self, double lambda, Gen g) {
 
 Tensor& cauchy_(Tensor& self, double median, double sigma, Gen g) {
   TORCH_CHECK(sigma > 0.0, "cauchy_ expects sigma > 0.0, but found sigma=", sigma);
-  TORCH_CHECK(at::isFloatingType(self.scalar_type()), "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified ", self.dtype());
+  TORCH_CHECK(
+      at::isFloatingType(self.scalar_type()),
+      "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified ",
+      self.dtype());
   static const SeededOp op("cauchy_");
   return fill(op, self, g, median, sigma);
 }
@@ -282,8 +288,8 @@ std::tuple<Tensor, Tensor> fused_dropout(const Tensor& input, double p, Gen g) {
 Tensor masked_scale(const Tensor& self, const Tensor& mask, double scale) {
   TORCH_CHECK(
       mask.scalar_type() == at::kByte || mask.scalar_type() == at::kBool || mask.scalar_type() == self.scalar_type(),
-      "_masked_scale expects a mask of dtype torch.uint8 or torch.bool, or of the input's dtype ", self.dtype(), ", got ",
-      mask.dtype());
+      "_masked_scale expects a mask of dtype torch.uint8 or torch.bool, or of the input's dtype ", self.dtype(),
+      ", got ", mask.dtype());
   const bool computes = at::isFloatingType(self.scalar_type());
   return (computes ? self : self.to(at::kFloat)).mul(mask).mul(scale).to(self.scalar_type());
 }
@@ -309,21 +315,25 @@ Tensor& dropout_(Tensor& input, double p, bool train) {
 void rrelu_into(
     const Tensor& out, const Tensor& noise, const Tensor& self, const at::Scalar& lower, const at::Scalar& upper,
     const Gen& g) {
-  TORCH_CHECK(self.sym_sizes() == noise.sym_sizes(), "noise tensor shape must match self tensor shape. Got self.shape = ",
-              self.sizes(), " noise.shape = ", noise.sizes());
+  TORCH_CHECK(
+      self.sym_sizes() == noise.sym_sizes(),
+      "noise tensor shape must match self tensor shape. Got self.shape = ", self.sizes(),
+      " noise.shape = ", noise.sizes());
   const double lo = lower.toDouble(), hi = upper.toDouble();
   TORCH_CHECK(lo <= hi, "Lower bound should be less than or equal to the upper bound");
   static const SeededOp op("rrelu_with_noise");
   with_seed(self, g, [&](uint32_t seed) { op(self, seed, noise, out, lo, hi); });
 }
-Tensor& rrelu_out(const Tensor& self, Tensor& noise, const at::Scalar& lower, const at::Scalar& upper, bool training,
-                  Gen g, Tensor& out) {
+Tensor& rrelu_out(
+    const Tensor& self, Tensor& noise, const at::Scalar& lower, const at::Scalar& upper, bool training, Gen g,
+    Tensor& out) {
   if (!training) return at::leaky_relu_out(out, self, (lower.toDouble() + upper.toDouble()) / 2);
   at::native::resize_output(out, self.sizes());
   rrelu_into(out, noise, self, lower, upper, g);
   return out;
 }
-Tensor rrelu(const Tensor& self, Tensor& noise, const at::Scalar& lower, const at::Scalar& upper, bool training, Gen g) {
+Tensor rrelu(
+    const Tensor& self, Tensor& noise, const at::Scalar& lower, const at::Scalar& upper, bool training, Gen g) {
   auto out = at::empty_like(self);
   return rrelu_out(self, noise, lower, upper, training, std::move(g), out);
 }
@@ -361,9 +371,12 @@ Tensor& multinomial_out(const Tensor& self, int64_t n, bool replacement, Gen g, 
   TORCH_CHECK(out.scalar_type() == at::kLong, "multinomial expects Long tensor out, got: ", out.scalar_type());
   TORCH_CHECK(n > 0, "cannot sample n_sample <= 0 samples");
   TORCH_CHECK(self.dim() > 0 && self.dim() <= 2, "prob_dist must be 1 or 2 dim");
-  TORCH_CHECK(at::isFloatingType(self.scalar_type()), "multinomial only supports floating-point dtypes for input, got: ", self.scalar_type());
+  TORCH_CHECK(
+      at::isFloatingType(self.scalar_type()),
+      "multinomial only supports floating-point dtypes for input, got: ", self.scalar_type());
   const int64_t categories = self.size(-1);
-  TORCH_CHECK(replacement || n <= categories, "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+  TORCH_CHECK(
+      replacement || n <= categories, "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
   TORCH_CHECK(categories <= int64_t{1} << 24, "number of categories cannot exceed 2^24");
   if (self.dim() == 1) {
     at::native::resize_output(out, {n});
@@ -394,7 +407,8 @@ Tensor multinomial(const Tensor& self, int64_t n, bool replacement, Gen g) {
   return multinomial_out(self, n, replacement, std::move(g), out);
 }
 
-// PyTorch has none for these, and to learn their sizes torch.compile would run them: a draw that eager mode doesn't make.
+// PyTorch has none for these, and to learn their sizes torch.compile would run them: a draw that eager mode doesn't
+// make.
 Tensor binomial_meta(const Tensor& count, const Tensor& prob, Gen) {
   return at::empty_symint(at::infer_size_symint(count.sym_sizes(), prob.sym_sizes()), count.options());
 }

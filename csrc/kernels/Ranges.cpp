@@ -22,8 +22,9 @@ void check(const at::Tensor& src, OutOfRangeCopies what, const char* kind, const
   if (low >= lowest && high <= highest) return;
   const auto given = c10::str("[", low, ", ", high, "]");
   TORCH_CHECK(
-      what == OutOfRangeCopies::Note, "Error when trying to cast ", wide, " to ", narrow, ", Input values range ", given,
-      " exceeds ", narrow, " range [", lowest, ", ", highest, "] (aten::copy_ to hpu). Keep values in this range",
+      what == OutOfRangeCopies::Note, "Error when trying to cast ", wide, " to ", narrow, ", Input values range ",
+      given, " exceeds ", narrow, " range [", lowest, ", ", highest,
+      "] (aten::copy_ to hpu). Keep values in this range",
       std::is_floating_point_v<Wide> ? "." : ", or set PT_ENABLE_INT64_SUPPORT=1.");
   note_kindness(kind, given);
 }

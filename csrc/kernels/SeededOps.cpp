@@ -141,7 +141,8 @@ double sample_poisson(double rate, Engine& engine) {
     const double k = std::floor((2 * a / us + b) * u + rate + 0.43);
     if (us >= 0.07 && v <= v_r) return k;
     if (k < 0 || (us < 0.013 && v > us)) continue;
-    if (std::log(v) + std::log(inverse_alpha) - std::log(a / (us * us) + b) <= -rate + k * log_rate - std::lgamma(k + 1))
+    if (std::log(v) + std::log(inverse_alpha) - std::log(a / (us * us) + b) <=
+        -rate + k * log_rate - std::lgamma(k + 1))
       return k;
   }
 }
@@ -196,11 +197,13 @@ void bernoulli_tensor(const at::Tensor& out, uint32_t seed, const at::Tensor& p)
 
 // Integers in [from, from + range); range 0 means all 2^64 values.
 void integers(const at::Tensor& out, uint32_t seed, const at::Scalar& from, const at::Scalar& range) {
-  generate<int64_t>(out, seed, [first = static_cast<uint64_t>(from.toLong()),
-                                count = static_cast<uint64_t>(range.toLong())](uint32_t a, uint32_t b, int64_t) {
-    const uint64_t r = static_cast<uint64_t>(b) << 32 | a;
-    return static_cast<int64_t>((count ? r % count : r) + first);
-  });
+  generate<int64_t>(
+      out, seed,
+      [first = static_cast<uint64_t>(from.toLong()), count = static_cast<uint64_t>(range.toLong())](
+          uint32_t a, uint32_t b, int64_t) {
+        const uint64_t r = static_cast<uint64_t>(b) << 32 | a;
+        return static_cast<int64_t>((count ? r % count : r) + first);
+      });
 }
 
 void exponential(const at::Tensor& out, uint32_t seed, double lambda) {
@@ -255,8 +258,9 @@ void dropout(const at::Tensor& out, const at::Tensor& mask, const at::Tensor& in
   out.copy_(at::mul(at::mul(mask, input), static_cast<double>(scale)));
 }
 
-void rrelu(const at::Tensor& out, const at::Tensor& noise, const at::Tensor& input, uint32_t seed, double lower,
-           double upper) {
+void rrelu(
+    const at::Tensor& out, const at::Tensor& noise, const at::Tensor& input, uint32_t seed, double lower,
+    double upper) {
   uniform(noise, seed, lower, upper);
   const auto negative = input.le(0);
   const auto slope = at::where(negative, noise, at::ones_like(noise));
@@ -268,7 +272,8 @@ void rrelu(const at::Tensor& out, const at::Tensor& noise, const at::Tensor& inp
 void poisson(const at::Tensor& out, uint32_t seed, const at::Tensor& rate) {
   const auto r = dense_double(rate, out.sizes());
   const double* rates = r.const_data_ptr<double>();
-  for (int64_t i = 0; i < r.numel(); ++i) TORCH_CHECK(rates[i] >= 0, "invalid Poisson rate, expected rate to be non-negative");
+  for (int64_t i = 0; i < r.numel(); ++i)
+    TORCH_CHECK(rates[i] >= 0, "invalid Poisson rate, expected rate to be non-negative");
   per_element(out, seed, [rates](int64_t i, Engine& e) { return sample_poisson(rates[i], e); });
 }
 
@@ -423,10 +428,12 @@ TORCH_LIBRARY_FRAGMENT(openhpu, m) {
   m.def("native_dropout(Tensor input, Scalar seed, float p) -> (Tensor, Tensor)", cpu(&seeded_native_dropout));
   m.def(
       "rrelu_with_noise(Tensor self, Scalar seed, Tensor(a!) noise, Tensor(b!) out, float lower, float upper) -> "
-      "Tensor(b!)", cpu(&rrelu_with_noise));
+      "Tensor(b!)",
+      cpu(&rrelu_with_noise));
   // What recipes call where they do not generate the numbers themselves.
-  m.def("draw(str distribution, SymInt[] size, Tensor seed, Tensor[] parameters, ScalarType dtype) -> Tensor",
-        cpu(&draw));
+  m.def(
+      "draw(str distribution, SymInt[] size, Tensor seed, Tensor[] parameters, ScalarType dtype) -> Tensor",
+      cpu(&draw));
 }
 
 }  // namespace openhpu

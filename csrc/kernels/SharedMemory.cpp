@@ -49,7 +49,8 @@ void move_to_file(c10::StorageImpl& storage, device::Device& d) {
   auto* memory = memory_of(storage);
   TORCH_CHECK(
       !memory->shared || memory->shared.use_count() == 1,
-      "An hpu tensor whose address a captured graph holds can't be moved to memory that is shared with another process. "
+      "An hpu tensor whose address a captured graph holds can't be moved to memory that is shared with another "
+      "process. "
       "Send it, or a clone of it, before the capture.");
   copy_in_order(d, "move to shared memory", block->data, memory->data, nbytes);
   free_block(d, place_in(storage, std::move(block)));
@@ -78,7 +79,7 @@ int share_storage(c10::StorageImpl& storage) {
 }
 
 c10::Storage open_shared_storage(int file, size_t nbytes, c10::DeviceIndex index) {
-  struct stat found {};
+  struct stat found{};
   TORCH_CHECK(
       ::fstat(file, &found) == 0 && static_cast<size_t>(found.st_size) >= nbytes && nbytes > 0,
       "expected a file of at least ", nbytes, " bytes, a tensor's of another process, got one of ", found.st_size);
@@ -87,9 +88,10 @@ c10::Storage open_shared_storage(int file, size_t nbytes, c10::DeviceIndex index
   const int own = ::fcntl(file, F_DUPFD_CLOEXEC, 0);
   if (own < 0) no_descriptor(errno);
   auto block = map_block(d, nbytes, own);
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), nbytes, make_mapped(index, nbytes, std::move(block)), hpu_allocator(),
-      /*resizable=*/false));
+  return c10::Storage(
+      c10::make_intrusive<c10::StorageImpl>(
+          c10::StorageImpl::use_byte_size_t(), nbytes, make_mapped(index, nbytes, std::move(block)), hpu_allocator(),
+          /*resizable=*/false));
 }
 
 }  // namespace openhpu

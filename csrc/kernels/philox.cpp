@@ -7,16 +7,15 @@
 
 namespace openhpu::philox {
 
-// On x86-64 compiled once per instruction set and chosen at load (where the C library can): the loop is ten rounds of two
-// widening multiplications, which the compiler vectorises over elements. Elsewhere the base set has what it takes.
+// On x86-64 compiled once per instruction set and chosen at load (where the C library can): the loop is ten rounds of
+// two widening multiplications, which the compiler vectorises over elements. Elsewhere the base set has what it takes.
 #if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__)
 #define OPENHPU_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define OPENHPU_CLONES
 #endif
 
-OPENHPU_CLONES void block(
-    uint32_t seed, uint64_t offset, uint32_t* __restrict first, uint32_t* __restrict second) {
+OPENHPU_CLONES void block(uint32_t seed, uint64_t offset, uint32_t* __restrict first, uint32_t* __restrict second) {
   constexpr uint32_t kMultiplyA = 0xD2511F53, kMultiplyB = 0xCD9E8D57, kWeylA = 0x9E3779B9, kWeylB = 0xBB67AE85;
   for (size_t i = 0; i < kBlock; ++i) {
     const uint64_t n = offset + i;
@@ -57,8 +56,8 @@ inline double logarithm(double x) {
   const double e = std::bit_cast<double>((((bits >> 52) + 0x800) & 0xfff) | kInteger) - (0x1p52 + 0x800);
   const double m = std::bit_cast<double>((bits & kFraction) + kRoot);
   const double s = (m - 1) / (m + 1), t = s * s;
-  const double p = polynomial(
-      t, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3);
+  const double p =
+      polynomial(t, 1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13, 1.0 / 11, 1.0 / 9, 1.0 / 7, 1.0 / 5, 1.0 / 3);
   return e * std::numbers::ln2 + (2 * s + 2 * s * t * p);
 }
 
@@ -67,10 +66,12 @@ inline double cosine(double turns) {
   constexpr double kRound = 0x1.8p52;  // added and taken away it rounds, and leaves the integer in the lowest bits
   const double rounded = turns * 4 + kRound;
   const double x = (turns * 4 - (rounded - kRound)) * (std::numbers::pi / 2), t = x * x;
-  const double c = polynomial(  // from 1 / 18! on
-      t, -1.0 / 6402373705728000, 1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800, 1.0 / 40320,
-      -1.0 / 720, 1.0 / 24, -1.0 / 2, 1.0);
-  const double odd = polynomial(  // from 1 / 17! on
+  // From 1 / 18! on.
+  const double c = polynomial(
+      t, -1.0 / 6402373705728000, 1.0 / 20922789888000, -1.0 / 87178291200, 1.0 / 479001600, -1.0 / 3628800,
+      1.0 / 40320, -1.0 / 720, 1.0 / 24, -1.0 / 2, 1.0);
+  // From 1 / 17! on.
+  const double odd = polynomial(
       t, 1.0 / 355687428096000, -1.0 / 1307674368000, 1.0 / 6227020800, -1.0 / 39916800, 1.0 / 362880, -1.0 / 5040,
       1.0 / 120, -1.0 / 6);
   const double s = odd * t * x + x;

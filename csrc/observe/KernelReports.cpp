@@ -67,24 +67,28 @@ void report_kernels() {
   for (const auto& [place, noted] : notes.take()) {
     const auto& [op, site] = place;
     const auto& found = noted.indices;
-    if (noted.e4m3 && listening(kKindness)) emit(kKindness, {{"kind", std::string("e4m3-range")}, {"detail", op}}, site);
+    if (noted.e4m3 && listening(kKindness))
+      emit(kKindness, {{"kind", std::string("e4m3-range")}, {"detail", op}}, site);
     if (noted.overflows > 0 && listening(kInt64Overflow))
       emit(kInt64Overflow, {{"op", op}, {"overflows", noted.overflows}}, site);
     if (found.count > 0 && listening(kIndicesOutOfRange))
       emit(kIndicesOutOfRange, {{"op", op}, {"indices", found.count}, {"padding", found.padding}}, site);
     if (found.count == found.padding || !is_news(place)) continue;
     const std::string where = describe_site(site);
-    const std::string what = found.size < 0
-        ? c10::str(found.count - found.padding, " of its indices, without those that are -1, are out of range")
-        : c10::str("index ", found.example, " is out of range for a dimension of size ", found.size);
+    const std::string what =
+        found.size < 0
+            ? c10::str(found.count - found.padding, " of its indices, without those that are -1, are out of range")
+            : c10::str("index ", found.example, " is out of range for a dimension of size ", found.size);
     // Verbatim: the place that matters is the script's.
-    c10::warn(c10::Warning(
-        c10::UserWarning(), {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
-        c10::str(
-            op, ": ", what, where.empty() ? "" : ", at " + where,
-            ". On hpu reading it gives zeros and writing to it changes nothing; an accelerator reads an unspecified row "
-            "here. OPENHPU_OUT_OF_RANGE=error makes it an error."),
-        /*verbatim=*/true));
+    c10::warn(
+        c10::Warning(
+            c10::UserWarning(), {__func__, __FILE__, static_cast<uint32_t>(__LINE__)},
+            c10::str(
+                op, ": ", what, where.empty() ? "" : ", at " + where,
+                ". On hpu reading it gives zeros and writing to it changes nothing; an accelerator reads an "
+                "unspecified row "
+                "here. OPENHPU_OUT_OF_RANGE=error makes it an error."),
+            /*verbatim=*/true));
   }
 }
 

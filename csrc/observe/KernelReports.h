@@ -33,14 +33,14 @@ void note_overflows(const std::string& op, uint32_t site, int64_t overflows);
 // The operator read or computed numbers of float8_e4m3fn that a Gaudi 2 does not have (run/Float8).
 void note_e4m3(const std::string& op, uint32_t site);
 
-// Events since the last call, one for each operator and line, and a warning for each line with indices out of range that
-// has had none.
+// Events since the last call, one for each operator and line, and a warning for each line with indices out of range
+// that has had none.
 void report_kernels();
 
 // Warnings of kernels belong to the script, not to the worker's stderr: workers collect them, and host threads emit
 // them when they wait for the device.
 c10::WarningHandler* kernel_warnings();  // collects those of the threads that have it
-void emit_kernel_warnings();  // and reports what kernels noted
+void emit_kernel_warnings();             // and reports what kernels noted
 
 // While it lives, nobody hears the warnings of the calling thread.
 class NoWarnings final : c10::WarningHandler {

@@ -66,7 +66,8 @@ void memory_history_detail::note_watched(device::Device& d, void* data, uint32_t
       history.alive[address] = history.events.back();
     }
   }
-  if (C10_UNLIKELY(c10::memoryProfilingEnabled())) tell_profiler(d, data, static_cast<int64_t>(d.memory().block_size(data)));
+  if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
+    tell_profiler(d, data, static_cast<int64_t>(d.memory().block_size(data)));
 }
 
 void memory_history_detail::free_watched(device::Device& d, void* data) {

@@ -15,13 +15,44 @@ std::atomic<uint32_t> g_listening{0};
 namespace {
 
 constexpr const char* kCounterNames[] = {
-    "ops_submitted", "ops_waited", "ops_fallback", "outputs_copied", "operands_moved", "copies_h2d",       "copies_d2h",
-    "copies_d2d",    "bytes_h2d",  "bytes_d2h",    "blocking_reads", "reads_computed_on_host", "synchronizations",
-    "ops_recorded",  "ops_rehearsed",  "ops_predicted", "ops_in_recipes", "ops_node_by_node", "graphs_new", "graphs_flushed",
-    "graphs_started_early", "graphs_cut", "graphs_beside_compiler",
-    "recipe_hits",   "recipe_misses",  "external_kernels", "recipes_compiled", "recompilations", "host_wait_ns",
-    "graphs_captured", "graph_replays", "collectives", "collectives_in_memory", "collective_bytes",
-    "collective_wait_ns", "indices_out_of_range", "int64_overflows", "release_faults",
+    "ops_submitted",
+    "ops_waited",
+    "ops_fallback",
+    "outputs_copied",
+    "operands_moved",
+    "copies_h2d",
+    "copies_d2h",
+    "copies_d2d",
+    "bytes_h2d",
+    "bytes_d2h",
+    "blocking_reads",
+    "reads_computed_on_host",
+    "synchronizations",
+    "ops_recorded",
+    "ops_rehearsed",
+    "ops_predicted",
+    "ops_in_recipes",
+    "ops_node_by_node",
+    "graphs_new",
+    "graphs_flushed",
+    "graphs_started_early",
+    "graphs_cut",
+    "graphs_beside_compiler",
+    "recipe_hits",
+    "recipe_misses",
+    "external_kernels",
+    "recipes_compiled",
+    "recompilations",
+    "host_wait_ns",
+    "graphs_captured",
+    "graph_replays",
+    "collectives",
+    "collectives_in_memory",
+    "collective_bytes",
+    "collective_wait_ns",
+    "indices_out_of_range",
+    "int64_overflows",
+    "release_faults",
 };
 static_assert(std::size(kCounterNames) == static_cast<size_t>(Counter::kCount));
 
@@ -39,8 +70,9 @@ std::vector<std::pair<std::string, uint64_t>> counter_values() {
 
 const char* kind_name(EventKind kind) {
   constexpr const char* kNames[] = {
-      "cpu_fallback", "blocking_read", "allocation_peak", "copy", "error", "recompilation", "graph_recorded",
-      "cache_hit", "cache_miss", "indices_out_of_range", "operand_moved", "int64_overflow", "kindness", "wait",
+      "cpu_fallback",  "blocking_read",  "allocation_peak", "copy",       "error",
+      "recompilation", "graph_recorded", "cache_hit",       "cache_miss", "indices_out_of_range",
+      "operand_moved", "int64_overflow", "kindness",        "wait",
   };
   static_assert(std::size(kNames) == std::bit_width(uint32_t{kAllEvents}));
   return kNames[std::countr_zero(uint32_t{kind})];
@@ -68,8 +100,10 @@ void emit(EventKind kind, EventParams params, uint32_t site) {
 }
 
 void emit_wait(const char* kind, const char* op, uint64_t since, uint32_t site) {
-  emit(kWait, {{"kind", std::string(kind)}, {"op", std::string(op)}, {"wait_ns", static_cast<int64_t>(now_ns() - since)}},
-       site);
+  emit(
+      kWait,
+      {{"kind", std::string(kind)}, {"op", std::string(op)}, {"wait_ns", static_cast<int64_t>(now_ns() - since)}},
+      site);
 }
 
 void note_release_fault(const char* what, std::exception_ptr error) noexcept {
@@ -90,8 +124,6 @@ void note_release_fault(const char* what, std::exception_ptr error) noexcept {
   }
 }
 
-uint64_t now_ns() noexcept {
-  return static_cast<uint64_t>(c10::getTime(/*allow_monotonic=*/true));
-}
+uint64_t now_ns() noexcept { return static_cast<uint64_t>(c10::getTime(/*allow_monotonic=*/true)); }
 
 }  // namespace openhpu

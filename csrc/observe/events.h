@@ -15,44 +15,44 @@ namespace openhpu {
 
 // Counters are always on: one relaxed increment each.
 enum class Counter : int {
-  OpsSubmitted,      // operators queued without waiting, because their outputs' metadata was known
-  OpsWaited,         // operators run on the worker while the host waited (first sight, data-dependent shapes)
-  OpsFallback,       // operators executed on the host (CPU fallback)
-  OutputsCopied,     // outputs that a kernel did not write in place and that had to be copied
-  OperandsMoved,     // operands on the CPU that lazy mode moved to the device
+  OpsSubmitted,   // operators queued without waiting, because their outputs' metadata was known
+  OpsWaited,      // operators run on the worker while the host waited (first sight, data-dependent shapes)
+  OpsFallback,    // operators executed on the host (CPU fallback)
+  OutputsCopied,  // outputs that a kernel did not write in place and that had to be copied
+  OperandsMoved,  // operands on the CPU that lazy mode moved to the device
   CopiesH2D,
   CopiesD2H,
   CopiesD2D,
   BytesH2D,
   BytesD2H,
-  BlockingReads,     // item(), cpu(), equal(), ...: the host waited for a value
+  BlockingReads,        // item(), cpu(), equal(), ...: the host waited for a value
   ReadsComputedOnHost,  // those of a small value that the host computed itself, while the device was busy
   Synchronizations,
-  OpsRecorded,       // operators recorded into graphs (lazy mode)
-  OpsRehearsed,      // operators run once more, on zeros, to learn their metadata without cutting a graph
-  OpsPredicted,      // operators of new sizes whose metadata PyTorch computed without a run
-  OpsInRecipes,      // recorded operators that ran as part of a compiled recipe
-  OpsNodeByNode,     // recorded operators that ran one by one
-  GraphsNew,         // graphs seen for the first time, for which a Gaudi would have called its compiler
-  GraphsFlushed,     // graphs handed over to the device
-  GraphsStartedEarly,  // pieces of a step, handed over before the rest was recorded
-  GraphsCut,         // of these: cut short because an operator's metadata had to be learned
-  GraphsBesideCompiler,     // graphs that ran node by node and left a core to the compiler
-  RecipeHits,        // graphs that ran as a recipe
-  RecipeMisses,      // graphs that did not, although they were whole
-  ExternalKernels,   // calls of library kernels (mm, convolution, ...) made inside recipes
+  OpsRecorded,           // operators recorded into graphs (lazy mode)
+  OpsRehearsed,          // operators run once more, on zeros, to learn their metadata without cutting a graph
+  OpsPredicted,          // operators of new sizes whose metadata PyTorch computed without a run
+  OpsInRecipes,          // recorded operators that ran as part of a compiled recipe
+  OpsNodeByNode,         // recorded operators that ran one by one
+  GraphsNew,             // graphs seen for the first time, for which a Gaudi would have called its compiler
+  GraphsFlushed,         // graphs handed over to the device
+  GraphsStartedEarly,    // pieces of a step, handed over before the rest was recorded
+  GraphsCut,             // of these: cut short because an operator's metadata had to be learned
+  GraphsBesideCompiler,  // graphs that ran node by node and left a core to the compiler
+  RecipeHits,            // graphs that ran as a recipe
+  RecipeMisses,          // graphs that did not, although they were whole
+  ExternalKernels,       // calls of library kernels (mm, convolution, ...) made inside recipes
   RecipesCompiled,
-  Recompilations,    // of programs that had been compiled before, for other sizes, numbers, ...
-  HostWaitNs,        // nanoseconds that threads of the script were blocked
+  Recompilations,  // of programs that had been compiled before, for other sizes, numbers, ...
+  HostWaitNs,      // nanoseconds that threads of the script were blocked
   GraphsCaptured,
   GraphReplays,
-  Collectives,       // issued, ends of messages among them
+  Collectives,          // issued, ends of messages among them
   CollectivesInMemory,  // of these: through memory that the ranks of one machine have
-  CollectiveBytes,   // that this rank contributed or received, whichever was more
-  CollectiveWaitNs,  // nanoseconds that the device waited for collectives to end
-  IndicesOutOfRange,  // that operators were given and that read zeros or wrote nothing
-  Int64Overflows,    // results that wrapped to 32 bits (OPENHPU_INT64=gaudi)
-  ReleaseFaults,     // errors while something was released, which a destructor can't raise
+  CollectiveBytes,      // that this rank contributed or received, whichever was more
+  CollectiveWaitNs,     // nanoseconds that the device waited for collectives to end
+  IndicesOutOfRange,    // that operators were given and that read zeros or wrote nothing
+  Int64Overflows,       // results that wrapped to 32 bits (OPENHPU_INT64=gaudi)
+  ReleaseFaults,        // errors while something was released, which a destructor can't raise
   kCount
 };
 extern std::array<std::atomic<uint64_t>, static_cast<size_t>(Counter::kCount)> g_counters;
@@ -95,8 +95,8 @@ inline bool listening(EventKind kind) noexcept { return g_listening.load(std::me
 void set_event_listener(EventListener listener, uint32_t kinds);  // empty: stop listening
 void emit(EventKind kind, EventParams params, uint32_t site);
 uint64_t now_ns() noexcept;
-// The host has waited since `since`. `kind`: "shape" (sizes depend on values); and, which no Gaudi has, "first_sight" (an
-// operator ran so that the host learned its results' sizes) and "queue" (there was no room).
+// The host has waited since `since`. `kind`: "shape" (sizes depend on values); and, which no Gaudi has, "first_sight"
+// (an operator ran so that the host learned its results' sizes) and "queue" (there was no room).
 void emit_wait(const char* kind, const char* op, uint64_t since, uint32_t site);
 
 // A script did something that a Gaudi refuses. `kind` is one of openhpu/observe/differences.py; the line is that of the

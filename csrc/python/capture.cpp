@@ -52,7 +52,8 @@ class GraphHandle {
   void capture_begin(bool dry_run, bool undone) {
     TORCH_CHECK(!capture_, "capture_begin: this HPUGraph is capturing already; end that with capture_end() first.");
     TORCH_CHECK(
-        !graph_, "capture_begin: this HPUGraph holds a captured graph. Call reset() first, or capture with another "
+        !graph_,
+        "capture_begin: this HPUGraph holds a captured graph. Call reset() first, or capture with another "
         "HPUGraph.");
     begun_ = true;
     at::autocast::clear_cache();  // the graph casts weights itself, and what it casts is its own
@@ -105,7 +106,8 @@ class GraphHandle {
 
   CapturedGraph& graph(const char* what) const {
     TORCH_CHECK(
-        graph_, what, ": nothing has been captured with this HPUGraph. Capture first: capture_begin() ... capture_end(), "
+        graph_, what,
+        ": nothing has been captured with this HPUGraph. Capture first: capture_begin() ... capture_end(), "
         "or `with torch.hpu.graph(g):`.");
     return *graph_;
   }
@@ -116,26 +118,28 @@ class GraphHandle {
     // Of a graph in which no capture has begun: nothing, as on a Gaudi, where programs replay before they capture.
     if (!begun_) {
       if (!std::exchange(warned_, true))
-        TORCH_WARN("HPUGraph.replay did nothing: no capture has begun with this graph. Capture first: capture_begin() ... "
-                   "capture_end(), or `with torch.hpu.graph(g):`.");
+        TORCH_WARN(
+            "HPUGraph.replay did nothing: no capture has begun with this graph. Capture first: capture_begin() ... "
+            "capture_end(), or `with torch.hpu.graph(g):`.");
       return;
     }
     auto& g = to_replay("replay");
     TORCH_CHECK(
         !inputs_cleared_, "replay: this graph's inputs were released by clear_inputs(); give others with replayV3().");
-    TORCH_CHECK(
-        !transient_, "replay: this graph's outputs have no memory of their own (transient); use run().");
+    TORCH_CHECK(!transient_, "replay: this graph's outputs have no memory of their own (transient); use run().");
     launch(g, {});
   }
 
   void mark_user_inputs(const std::vector<at::Tensor>& tensors) {
     TORCH_CHECK(
-        is_capturing(), "mark_user_inputs: call it between capture_begin() and capture_end(), where the graph learns "
+        is_capturing(),
+        "mark_user_inputs: call it between capture_begin() and capture_end(), where the graph learns "
         "which of its inputs they are.");
     for (const auto& t : tensors) {
       check_tensor("mark_user_inputs", t);
       TORCH_CHECK(
-          !t.is_conj() && !t.is_neg(), "mark_user_inputs: expected tensors without a conjugate or negative bit, since "
+          !t.is_conj() && !t.is_neg(),
+          "mark_user_inputs: expected tensors without a conjugate or negative bit, since "
           "others take their place. Give t.resolve_conj().resolve_neg().");
     }
     user_inputs_ = tensors;
@@ -153,7 +157,8 @@ class GraphHandle {
   void mark_user_outputs(const std::vector<at::Tensor>& tensors, bool transient) {
     auto& g = graph("mark_user_outputs");
     TORCH_CHECK(
-        !outputs_marked_, "mark_user_outputs: the outputs of this graph have been marked; call it once after each capture.");
+        !outputs_marked_,
+        "mark_user_outputs: the outputs of this graph have been marked; call it once after each capture.");
     std::vector<uint32_t> kept, given_up;
     for (const auto& t : tensors) {
       check_tensor("mark_user_outputs", t);
@@ -209,8 +214,8 @@ class GraphHandle {
     launch_with(g, Given("replayV2", places, tensors));
   }
 
-  // The same as replay_v3; returns the marked outputs. Those that lie in an input lie in what was given for it; those of
-  // a graph whose outputs are transient are new tensors.
+  // The same as replay_v3; returns the marked outputs. Those that lie in an input lie in what was given for it; those
+  // of a graph whose outputs are transient are new tensors.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& tensors) {
     auto& g = to_replay("run");
     TORCH_CHECK(outputs_marked_, "run: mark the outputs first, with mark_user_outputs().");
@@ -310,10 +315,12 @@ class GraphHandle {
   void check_same_place() const {
     const auto now = current_stream(capture_->stream().device_index());
     if (std::this_thread::get_id() != capture_->thread() || now != capture_->stream()) {
-      const std::string message = std::this_thread::get_id() != capture_->thread()
-          ? "capture_end: the capture began on another thread. End it on the thread that began it."
-          : "capture_end: the capture began on stream " + std::to_string(capture_->stream().id()) +
-              ", but the current stream is " + std::to_string(now.id()) + ". End it on the stream on which it began.";
+      const std::string message =
+          std::this_thread::get_id() != capture_->thread()
+              ? "capture_end: the capture began on another thread. End it on the thread that began it."
+              : "capture_end: the capture began on stream " + std::to_string(capture_->stream().id()) +
+                    ", but the current stream is " + std::to_string(now.id()) +
+                    ". End it on the stream on which it began.";
       capture_->abandon(message);
       TORCH_CHECK(false, message);
     }
@@ -351,11 +358,10 @@ class GraphHandle {
     return p;
   }
 
-  // Tensors that take the place of captured inputs for one replay. Their memory does where it is laid out as the input's
-  // is; elsewhere the contents are copied, and copied back if the graph changes them.
+  // Tensors that take the place of captured inputs for one replay. Their memory does where it is laid out as the
+  // input's is; elsewhere the contents are copied, and copied back if the graph changes them.
   struct Given {
-    Given(const char* what, const std::vector<Place>& places, const std::vector<at::Tensor>& given)
-        : tensors(given) {
+    Given(const char* what, const std::vector<Place>& places, const std::vector<at::Tensor>& given) : tensors(given) {
       TORCH_CHECK(
           given.size() == places.size(), what, ": expected ", places.size(), " tensors, one for each input that was ",
           "marked at the capture, got ", given.size(), ".");
@@ -373,7 +379,7 @@ class GraphHandle {
     const std::vector<at::Tensor>& tensors;
     std::vector<CapturedGraph::Substitute> substitutes;
     std::vector<std::pair<at::Tensor, at::Tensor>> changed;  // given, what stands for it
-    std::vector<at::Tensor> stand_ins;  // with memory of their own
+    std::vector<at::Tensor> stand_ins;                       // with memory of their own
 
    private:
     static void check(const char* what, const Place& p, const at::Tensor& t, size_t i) {
@@ -388,7 +394,8 @@ class GraphHandle {
       if (!p.fills_storage() || t.strides() != p.like.strides() || t.is_conj() || t.is_neg()) return false;
       auto& storage = *t.storage().unsafeGetStorageImpl();
       require_memory(storage);
-      auto* first = static_cast<char*>(storage.mutable_data()) + t.storage_offset() * static_cast<int64_t>(t.itemsize());
+      auto* first =
+          static_cast<char*>(storage.mutable_data()) + t.storage_offset() * static_cast<int64_t>(t.itemsize());
       if (reinterpret_cast<uintptr_t>(first) % 64 != 0) return false;
       substitutes.push_back({p.slot, first});
       return true;
@@ -462,8 +469,8 @@ class GraphHandle {
   const std::shared_ptr<Replays> replays_ = std::make_shared<Replays>();
 };
 
-// Which of the tensors differ in bits from their partners, of the same sizes and dtypes, and both, on the host. Waits for
-// the device.
+// Which of the tensors differ in bits from their partners, of the same sizes and dtypes, and both, on the host. Waits
+// for the device.
 std::vector<std::tuple<size_t, at::Tensor, at::Tensor>> unequal_tensors(
     const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   std::vector<std::tuple<size_t, at::Tensor, at::Tensor>> out;
@@ -491,8 +498,9 @@ std::vector<std::tuple<size_t, at::Tensor, at::Tensor>> unequal_tensors(
 void bind_capture(py::module& m) {
   // Wrapped as PyTorch wraps its own functions, so that errors and kernels' warnings come out as they do there.
   const auto wrap = [](auto&& f) { return torch::wrap_pybind_function(std::forward<decltype(f)>(f)); };
-  py::class_<Replays, std::shared_ptr<Replays>>(m, "Replays")
-      .def_property_readonly("count", [](const Replays& r) { return r.count.load(); });
+  py::class_<Replays, std::shared_ptr<Replays>>(m, "Replays").def_property_readonly("count", [](const Replays& r) {
+    return r.count.load();
+  });
   py::class_<GraphHandle>(m, "CapturedGraph")
       .def(py::init<>())
       .def("capture_begin", wrap(&GraphHandle::capture_begin), py::arg("dry_run") = false, py::arg("undone") = false)
@@ -501,11 +509,14 @@ void bind_capture(py::module& m) {
       .def("reset", wrap(&GraphHandle::reset))
       .def("compile", wrap(&GraphHandle::compile), py::arg("alone") = false)
       .def("replay", wrap([](GraphHandle& g, bool) { g.replay(); }), py::arg("asynchronous") = false)
-      .def("replayV2", wrap([](GraphHandle& g, const std::vector<at::Tensor>& captured, const std::vector<at::Tensor>& tensors,
-                               bool) { g.replay_v2(captured, tensors); }),
-           py::arg("static_tlist"), py::arg("tlist"), py::arg("asynchronous") = false)
-      .def("replayV3", wrap([](GraphHandle& g, const std::vector<at::Tensor>& tensors, bool) { g.replay_v3(tensors); }),
-           py::arg("tlist"), py::arg("asynchronous") = false)
+      .def(
+          "replayV2",
+          wrap([](GraphHandle& g, const std::vector<at::Tensor>& captured, const std::vector<at::Tensor>& tensors,
+                  bool) { g.replay_v2(captured, tensors); }),
+          py::arg("static_tlist"), py::arg("tlist"), py::arg("asynchronous") = false)
+      .def(
+          "replayV3", wrap([](GraphHandle& g, const std::vector<at::Tensor>& tensors, bool) { g.replay_v3(tensors); }),
+          py::arg("tlist"), py::arg("asynchronous") = false)
       .def("run", wrap(&GraphHandle::run), py::arg("tlist"))
       .def("outputs", &GraphHandle::outputs)
       .def("mark_user_inputs", wrap(&GraphHandle::mark_user_inputs))

@@ -14,9 +14,8 @@ void bind_distributed(py::module& m) {
       });
   py::class_<ProcessGroupHCCL, c10::intrusive_ptr<ProcessGroupHCCL>, c10d::Backend>(m, "ProcessGroupHCCL")
       .def(
-          py::init([](c10::intrusive_ptr<c10d::Backend> transport, const c10::intrusive_ptr<c10d::Store>& store, bool node) {
-            return c10::make_intrusive<ProcessGroupHCCL>(std::move(transport), *store, node);
-          }),
+          py::init([](c10::intrusive_ptr<c10d::Backend> transport, const c10::intrusive_ptr<c10d::Store>& store,
+                      bool node) { return c10::make_intrusive<ProcessGroupHCCL>(std::move(transport), *store, node); }),
           py::arg("transport"), py::arg("store"), py::arg("node"), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("options", &ProcessGroupHCCL::getBackendOptions);
   m.def("interruptible", [](c10::intrusive_ptr<c10d::Store> store) -> c10::intrusive_ptr<c10d::Store> {

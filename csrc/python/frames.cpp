@@ -149,8 +149,8 @@ class Frames {
   int offset() const { return _PyInterpreterFrame_LASTI(frame_) * static_cast<int>(sizeof(_Py_CODEUNIT)); }
 
  private:
-  // Past frames that are none of Python code: where C called the interpreter, and, from 3.12 on, one below the frame of an
-  // __init__ that a specialised call entered, whose code object is a constant of the interpreter.
+  // Past frames that are none of Python code: where C called the interpreter, and, from 3.12 on, one below the frame of
+  // an __init__ that a specialised call entered, whose code object is a constant of the interpreter.
   void skip() {
 #if PY_VERSION_HEX >= 0x030D0000
     while (frame_ && (!PyCode_Check(frame_->f_executable) || _PyFrame_IsIncomplete(frame_))) frame_ = frame_->previous;

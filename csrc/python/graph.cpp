@@ -36,8 +36,8 @@ class Describe {
     const uint64_t* liveness = graph_.words.data() + graph_.words.size() - graph_.slots.size();
     for (size_t i = 0; i < graph_.slots.size(); ++i) {
       const auto& slot = graph_.slots[i];
-      slots.append(py::dict(
-          "kind"_a = slot.fresh ? "fresh" : "input", "nbytes"_a = integers_.at({nullptr, &slot})[0][0]));
+      slots.append(
+          py::dict("kind"_a = slot.fresh ? "fresh" : "input", "nbytes"_a = integers_.at({nullptr, &slot})[0][0]));
       if (liveness[i] & 1) live.append(i);
     }
     py::dict out(
@@ -122,7 +122,8 @@ class Describe {
           return py::make_tuple("list", list);
         }
         return py::make_tuple("const", torch::jit::toPyObject(arg.constant));
-      case Kind::Tensor: return operand(call, static_cast<int32_t>(arg.first), node);
+      case Kind::Tensor:
+        return operand(call, static_cast<int32_t>(arg.first), node);
       case Kind::TensorList:
       case Kind::OptionalTensorList: {
         py::list list;
@@ -138,7 +139,8 @@ class Describe {
         }
         return py::make_tuple("list", list);
       }
-      default: return number(arg.kind, node.numbers + arg.first);
+      default:
+        return number(arg.kind, node.numbers + arg.first);
     }
   }
 
@@ -151,12 +153,18 @@ class Describe {
       switch (o.kind) {
         case OutputSpec::Kind::Fresh: {
           const auto& integers = integers_.at({&node, &o});
-          outputs.append(py::make_tuple("fresh", fresh[o.index], py::cast(c10::typeMetaToScalarType(o.dtype)),
-                                        integers[0], integers[1], integers[2][0]));
+          outputs.append(
+              py::make_tuple(
+                  "fresh", fresh[o.index], py::cast(c10::typeMetaToScalarType(o.dtype)), integers[0], integers[1],
+                  integers[2][0]));
           break;
         }
-        case OutputSpec::Kind::Argument: outputs.append(py::make_tuple("argument", o.index)); break;
-        case OutputSpec::Kind::Undefined: outputs.append(py::make_tuple("undefined")); break;
+        case OutputSpec::Kind::Argument:
+          outputs.append(py::make_tuple("argument", o.index));
+          break;
+        case OutputSpec::Kind::Undefined:
+          outputs.append(py::make_tuple("undefined"));
+          break;
       }
     }
     const auto& kernel = *call.kernel;
@@ -172,7 +180,8 @@ class Describe {
   const Graph& graph_;
   py::list scalars_, variable_;
   py::dict sites_;
-  std::map<std::pair<const void*, const void*>, std::vector<py::tuple>> integers_;  // of an operand and the like of a node
+  std::map<std::pair<const void*, const void*>, std::vector<py::tuple>>
+      integers_;  // of an operand and the like of a node
   size_t next_integer_ = 0;
 };
 
@@ -190,8 +199,9 @@ std::vector<Formula> formulas_of(const py::handle& list) {
 std::vector<RecipeManifest::TensorSpec> tensor_specs(const py::object& list) {
   std::vector<RecipeManifest::TensorSpec> out;
   for (const auto& t : list)
-    out.push_back({py::cast<uint32_t>(t.attr("slot")), py::cast<at::ScalarType>(t.attr("dtype")), formulas_of(t.attr("sizes")),
-                   formulas_of(t.attr("strides")), formula_of(t.attr("offset"))});
+    out.push_back(
+        {py::cast<uint32_t>(t.attr("slot")), py::cast<at::ScalarType>(t.attr("dtype")), formulas_of(t.attr("sizes")),
+         formulas_of(t.attr("strides")), formula_of(t.attr("offset"))});
   return out;
 }
 
@@ -220,20 +230,22 @@ void bind_graph(py::module& m) {
     g_lazy.store(mode == "lazy", std::memory_order_relaxed);
   });
   const GraphCache::Limits limits;
-  m.def("configure_graphs", [](const std::string& policy, size_t max_graphs, size_t max_operators, size_t max_libraries,
-                              double longest_wait_s, double idle_compiler_s) {
-    const auto p = policy == "sync" ? CompilePolicy::Sync
-        : policy == "background"    ? CompilePolicy::Background
-                                    : CompilePolicy::Off;
-    GraphCache::instance().configure(p, {max_graphs, max_libraries, longest_wait_s, idle_compiler_s});
-    GraphSights::instance().set_most(max_graphs);
-    set_max_graph_size(max_operators);
-  }, py::arg("policy"), py::arg("max_graphs"), py::arg("max_operators"),
-     py::arg("max_libraries") = limits.libraries, py::arg("longest_wait_s") = limits.wait_s,
-     py::arg("idle_compiler_s") = limits.compiler_idles_s);
+  m.def(
+      "configure_graphs",
+      [](const std::string& policy, size_t max_graphs, size_t max_operators, size_t max_libraries,
+         double longest_wait_s, double idle_compiler_s) {
+        const auto p = policy == "sync"         ? CompilePolicy::Sync
+                       : policy == "background" ? CompilePolicy::Background
+                                                : CompilePolicy::Off;
+        GraphCache::instance().configure(p, {max_graphs, max_libraries, longest_wait_s, idle_compiler_s});
+        GraphSights::instance().set_most(max_graphs);
+        set_max_graph_size(max_operators);
+      },
+      py::arg("policy"), py::arg("max_graphs"), py::arg("max_operators"), py::arg("max_libraries") = limits.libraries,
+      py::arg("longest_wait_s") = limits.wait_s, py::arg("idle_compiler_s") = limits.compiler_idles_s);
   m.def("flush", [](int i) { flush(device_of(static_cast<c10::DeviceIndex>(i))); }, py::arg("device") = -1);
-  // (identity, description), or (None, (why, number of operators, line)) where a graph could not be described: that request
-  // has failed then. None at the end.
+  // (identity, description), or (None, (why, number of operators, line)) where a graph could not be described: that
+  // request has failed then. None at the end.
   m.def("next_compile_request", []() -> py::object {
     CompileRequest request;
     {
@@ -254,7 +266,8 @@ void bind_graph(py::module& m) {
       auto [file, line] = resolve_site(request.graph.nodes.front().site);
       auto text = py::reinterpret_steal<py::object>(
           PyUnicode_DecodeUTF8(why.data(), static_cast<Py_ssize_t>(why.size()), "replace"));
-      return py::make_tuple(py::none(), py::make_tuple(text, request.graph.nodes.size(), file + ":" + std::to_string(line)));
+      return py::make_tuple(
+          py::none(), py::make_tuple(text, request.graph.nodes.size(), file + ":" + std::to_string(line)));
     }
   });
   // For tests: the next graph can't be described.
@@ -263,9 +276,8 @@ void bind_graph(py::module& m) {
   m.def("recipe_ready", [](uint64_t id, const py::object& manifest, std::string library, std::string program) {
     const auto [request, numbers] = take_open(id);
     // Even if it is wrong, a thread may be waiting for an answer.
-    auto no_answer = c10::make_scope_exit([id] {
-      release("a request for a recipe", [id] { GraphCache::instance().answer(id, nullptr); });
-    });
+    auto no_answer = c10::make_scope_exit(
+        [id] { release("a request for a recipe", [id] { GraphCache::instance().answer(id, nullptr); }); });
     const auto nodes_of = [&nodes = request.graph.nodes](const py::object& indices) {
       std::vector<RecipeManifest::Counted> found;
       for (const auto& index : indices) {
@@ -302,8 +314,7 @@ void bind_graph(py::module& m) {
     }
     py::gil_scoped_release no_gil;
     GraphCache::instance().make_room();
-    GraphCache::instance().answer(
-        id, std::make_shared<RecipeLibrary>(std::move(out), request.graph.numbers, variable));
+    GraphCache::instance().answer(id, std::make_shared<RecipeLibrary>(std::move(out), request.graph.numbers, variable));
     no_answer.release();
   });
   // Of one that was answered before it does nothing.
@@ -328,7 +339,8 @@ void bind_graph(py::module& m) {
     }
     return py::dict(
         "wait"_a = notice.wait, "operators"_a = notice.operators, "site"_a = site_of(notice.site),
-        "graphs"_a = notice.graphs, "seconds"_a = notice.seconds, "over"_a = notice.over, "given_up"_a = notice.given_up);
+        "graphs"_a = notice.graphs, "seconds"_a = notice.seconds, "over"_a = notice.over,
+        "given_up"_a = notice.given_up);
   });
   m.def("close_graphs", [] { GraphCache::instance().close(); });
   m.def("clear_graphs", [] {
@@ -340,10 +352,11 @@ void bind_graph(py::module& m) {
   m.def("recompilations", [] {
     py::list out;
     for (const auto& r : GraphCache::instance().recompilations()) {
-      out.append(py::dict(
-          "cause"_a = r.cause, "op"_a = r.op, "argument"_a = r.argument,
-          "dimension"_a = r.dimension < 0 ? py::object(py::none()) : py::cast(r.dimension), "before"_a = r.before,
-          "after"_a = r.after, "site"_a = site_of(r.site), "time_ns"_a = r.time_ns));
+      out.append(
+          py::dict(
+              "cause"_a = r.cause, "op"_a = r.op, "argument"_a = r.argument,
+              "dimension"_a = r.dimension < 0 ? py::object(py::none()) : py::cast(r.dimension), "before"_a = r.before,
+              "after"_a = r.after, "site"_a = site_of(r.site), "time_ns"_a = r.time_ns));
     }
     return out;
   });
@@ -351,9 +364,10 @@ void bind_graph(py::module& m) {
     py::list out;
     for (const auto& compiled : GraphCache::instance().recipes()) {
       const auto& manifest = compiled->manifest();
-      out.append(py::dict(
-          "name"_a = manifest.name, "library"_a = manifest.library, "program"_a = manifest.program,
-          "operators"_a = manifest.operators, "external_kernels"_a = manifest.external_kernels));
+      out.append(
+          py::dict(
+              "name"_a = manifest.name, "library"_a = manifest.library, "program"_a = manifest.program,
+              "operators"_a = manifest.operators, "external_kernels"_a = manifest.external_kernels));
     }
     return out;
   });

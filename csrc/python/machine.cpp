@@ -1,5 +1,5 @@
-// What the machine has, for programs that do without PyTorch (hl-smi): a module of its own that needs the device library
-// only.
+// What the machine has, for programs that do without PyTorch (hl-smi): a module of its own that needs the device
+// library only.
 #include <pybind11/pybind11.h>
 
 #include "device/host.h"

@@ -22,8 +22,7 @@ PyObject* told_of = nullptr;
 py::object on_hpu(py::handle value) {
   if (THPDevice_Check(value.ptr())) {
     const at::Device device = reinterpret_cast<THPDevice*>(value.ptr())->device;
-    if (device.is_cuda())
-      return py::reinterpret_steal<py::object>(THPDevice_New({at::kHPU, device.index()}));
+    if (device.is_cuda()) return py::reinterpret_steal<py::object>(THPDevice_New({at::kHPU, device.index()}));
   } else if (PyUnicode_Check(value.ptr())) {
     const char* text = PyUnicode_AsUTF8(value.ptr());
     if (text == nullptr)
@@ -43,14 +42,11 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
       return result;
     };
     py::tuple given(PyTuple_GET_SIZE(args));
-    for (size_t k = 0; k < given.size(); ++k)
-      given[k] = translated(PyTuple_GET_ITEM(args, k));
+    for (size_t k = 0; k < given.size(); ++k) given[k] = translated(PyTuple_GET_ITEM(args, k));
     py::dict named;
     if (kwargs != nullptr)
-      for (auto [name, value] : py::reinterpret_borrow<py::dict>(kwargs))
-        named[name] = translated(value);
-    if (found && told_of != nullptr)
-      py::handle{told_of}(type->tp_name);
+      for (auto [name, value] : py::reinterpret_borrow<py::dict>(kwargs)) named[name] = translated(value);
+    if (found && told_of != nullptr) py::handle{told_of}(type->tp_name);
     PyTypeObject* base = type;
     while (!originals.contains(base)) base = base->tp_base;
     return originals.at(base)(type, given.ptr(), named.ptr());
@@ -63,16 +59,19 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 }  // namespace
 
 void bind_migration(py::module& m) {
-  m.def("translate_cuda", [](bool on, const py::object& told) {
-    Py_CLEAR(told_of);
-    if (on && !told.is_none())
-      told_of = py::object(told).release().ptr();
-    for (auto* type : {&THPDeviceType, reinterpret_cast<PyTypeObject*>(THPGeneratorClass), THPStreamClass, THPEventClass}) {
-      const newfunc original = originals.emplace(type, type->tp_new).first->second;
-      type->tp_new = on ? make : original;
-      PyType_Modified(type);
-    }
-  }, py::arg("on"), py::arg("told") = py::none());
+  m.def(
+      "translate_cuda",
+      [](bool on, const py::object& told) {
+        Py_CLEAR(told_of);
+        if (on && !told.is_none()) told_of = py::object(told).release().ptr();
+        for (auto* type :
+             {&THPDeviceType, reinterpret_cast<PyTypeObject*>(THPGeneratorClass), THPStreamClass, THPEventClass}) {
+          const newfunc original = originals.emplace(type, type->tp_new).first->second;
+          type->tp_new = on ? make : original;
+          PyType_Modified(type);
+        }
+      },
+      py::arg("on"), py::arg("told") = py::none());
 }
 
 }  // namespace openhpu

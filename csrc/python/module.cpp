@@ -76,18 +76,26 @@ CastPolicy policy_of(const std::string& name) {
 
 void bind_device(py::module& m) {
   m.attr("MAX_DEVICES") = kMaxDevices;
-  m.def("configure", [](std::vector<int> modules, uint64_t memory_bytes, bool protect_memory, bool lock_modules,
-                        int spin_us, int processes, int visible, bool floating, double module_wait_s) {
-    TORCH_CHECK(visible >= 0 && visible <= kMaxDevices, "cannot show ", visible, " HPU devices: ", kMaxDevices,
-                " at most");
-    device::DeviceRegistry::instance().configure(
-        {.modules = std::move(modules), .floating = floating, .module_wait_s = module_wait_s,
-         .memory_bytes = memory_bytes, .protect_memory = protect_memory, .lock_modules = lock_modules,
-         .spin_us = spin_us, .processes = processes});
-    set_visible_indices(visible);
-  }, py::arg("modules"), py::arg("memory_bytes"), py::arg("protect_memory"), py::arg("lock_modules"),
-     py::arg("spin_us"), py::arg("processes") = 1, py::arg("visible") = 0, py::arg("floating") = false,
-     py::arg("module_wait_s") = 0.0);
+  m.def(
+      "configure",
+      [](std::vector<int> modules, uint64_t memory_bytes, bool protect_memory, bool lock_modules, int spin_us,
+         int processes, int visible, bool floating, double module_wait_s) {
+        TORCH_CHECK(
+            visible >= 0 && visible <= kMaxDevices, "cannot show ", visible, " HPU devices: ", kMaxDevices, " at most");
+        device::DeviceRegistry::instance().configure(
+            {.modules = std::move(modules),
+             .floating = floating,
+             .module_wait_s = module_wait_s,
+             .memory_bytes = memory_bytes,
+             .protect_memory = protect_memory,
+             .lock_modules = lock_modules,
+             .spin_us = spin_us,
+             .processes = processes});
+        set_visible_indices(visible);
+      },
+      py::arg("modules"), py::arg("memory_bytes"), py::arg("protect_memory"), py::arg("lock_modules"),
+      py::arg("spin_us"), py::arg("processes") = 1, py::arg("visible") = 0, py::arg("floating") = false,
+      py::arg("module_wait_s") = 0.0);
   m.def("registration_is_late", [] { return !at::detail::getHPUHooks().hasHPU(); });
   m.def("become_accelerator", &become_accelerator);
   m.def("leave_accelerator", &leave_accelerator);
@@ -100,10 +108,12 @@ void bind_device(py::module& m) {
   m.def("is_initialized", [] { return hpu_allocator()->initialized(); });
   m.def("is_in_bad_fork", [] { return device::DeviceRegistry::instance().bad_fork(); });
   // Wrapped as PyTorch wraps its own functions, so that kernels' warnings become Python warnings.
-  m.def("synchronize", torch::wrap_pybind_function([](int i) {
-    synchronize(static_cast<c10::DeviceIndex>(i));
-    release_returned();
-  }), py::arg("device") = -1);
+  m.def(
+      "synchronize", torch::wrap_pybind_function([](int i) {
+        synchronize(static_cast<c10::DeviceIndex>(i));
+        release_returned();
+      }),
+      py::arg("device") = -1);
   // For tests: the worker waits at a gate, so that what is queued behind it stays queued.
   m.def("block_queue", [](int i) {
     auto& queue = device_of(static_cast<c10::DeviceIndex>(i)).queue();
@@ -117,10 +127,13 @@ void bind_device(py::module& m) {
     gate.notify_all();
   });
   // For tests: allocations that fail as if a device's memory, or its workspace, were full.
-  m.def("fail_allocations", [](int i, bool workspace, uint64_t first, uint64_t times) {
-    auto& d = device_of(static_cast<c10::DeviceIndex>(i));
-    return (workspace ? d.workspace() : d.memory()).fail_allocations(first, times);
-  }, py::arg("device"), py::arg("workspace"), py::arg("first"), py::arg("times") = 1);
+  m.def(
+      "fail_allocations",
+      [](int i, bool workspace, uint64_t first, uint64_t times) {
+        auto& d = device_of(static_cast<c10::DeviceIndex>(i));
+        return (workspace ? d.workspace() : d.memory()).fail_allocations(first, times);
+      },
+      py::arg("device"), py::arg("workspace"), py::arg("first"), py::arg("times") = 1);
   // What may be asked at any time and on any thread: it opens no device and ends no graph.
   m.def("device_sample", [](int i) -> py::object {
     auto* d = device::DeviceRegistry::instance().get_if_open(i);
@@ -161,18 +174,19 @@ void bind_device(py::module& m) {
 void bind_memory(py::module& m) {
   m.def("memory_stats", &memory_stats);
   m.def("reset_peak_memory_stats", [](int i) { hpu_allocator()->resetPeakStats(static_cast<c10::DeviceIndex>(i)); });
-  m.def("reset_accumulated_memory_stats",
-        [](int i) { hpu_allocator()->resetAccumulatedStats(static_cast<c10::DeviceIndex>(i)); });
+  m.def("reset_accumulated_memory_stats", [](int i) {
+    hpu_allocator()->resetAccumulatedStats(static_cast<c10::DeviceIndex>(i));
+  });
   m.def("empty_cache", [](int) { hpu_allocator()->emptyCache(); }, py::arg("device") = -1);
   m.def("data_ptr", [](const at::Tensor& t) { return reinterpret_cast<uintptr_t>(t.data_ptr()); });
   m.def("require_storage", [](const c10::Storage& s) { require_memory(*s.unsafeGetStorageImpl()); });
   m.def("share_storage", torch::wrap_pybind_function([](const c10::Storage& s) {
-    return share_storage(*s.unsafeGetStorageImpl());
-  }));
+          return share_storage(*s.unsafeGetStorageImpl());
+        }));
   m.def("shared_file", [](const c10::Storage& s) { return shared_file(*s.unsafeGetStorageImpl()); });
   m.def("open_shared_storage", torch::wrap_pybind_function([](int file, size_t nbytes, int index) {
-    return open_shared_storage(file, nbytes, static_cast<c10::DeviceIndex>(index));
-  }));
+          return open_shared_storage(file, nbytes, static_cast<c10::DeviceIndex>(index));
+        }));
   // For tests: what the machine has is read below this folder.
   m.def("set_machine_root", &device::Backing::set_root);
   // For tests: whether PyTorch's CPU allocator is the one that answers kernels.
@@ -182,8 +196,10 @@ void bind_memory(py::module& m) {
   // For tests: the memory behind a tensor, copied by its allocator.
   m.def("clone_memory", [](const at::Tensor& t) {
     const size_t nbytes = t.storage().nbytes();
-    return at::empty_like(t).set_(c10::Storage(
-        c10::Storage::use_byte_size_t(), nbytes, hpu_allocator()->clone(t.storage().data(), nbytes), hpu_allocator()));
+    return at::empty_like(t).set_(
+        c10::Storage(
+            c10::Storage::use_byte_size_t(), nbytes, hpu_allocator()->clone(t.storage().data(), nbytes),
+            hpu_allocator()));
   });
   m.def("record_stream", [](at::Tensor t, c10::Stream s) { t.record_stream(s); });
 }
@@ -196,9 +212,9 @@ void bind_ops(py::module& m) {
   m.def("set_e4m3", [](int values) { g_e4m3.store(static_cast<E4m3>(values)); });
   m.def("set_product_rule", [](const std::string& rule) {
     set_product_rule(
-        rule == "mkl"          ? ProductRule::kNever
-            : rule == "onednn" ? ProductRule::kAlways
-                               : ProductRule::kUsual);
+        rule == "mkl"      ? ProductRule::kNever
+        : rule == "onednn" ? ProductRule::kAlways
+                           : ProductRule::kUsual);
   });
   m.def("set_product_bounds", [](int64_t skinny, int64_t single, int64_t batch) {
     set_product_bounds({skinny, single, batch});
@@ -241,18 +257,26 @@ void load() {
       .describe_origin = &describe_origin,
       .executing_site = &executing_site,
       .place_of_site = &place_of_site,
-      .flush = [](device::Device& d) { if (auto* r = Recorder::of_if_any(d.index())) r->flush(); },
-      .note_read = [](device::Device& d) { if (auto* r = Recorder::of_if_any(d.index())) r->note_wait(); },
+      .flush =
+          [](device::Device& d) {
+            if (auto* r = Recorder::of_if_any(d.index())) r->flush();
+          },
+      .note_read =
+          [](device::Device& d) {
+            if (auto* r = Recorder::of_if_any(d.index())) r->note_wait();
+          },
       .check_wait = &check_not_capturing,
       .await_collectives = &Collective::await_all,
-      .forget_memory = [](HPUMemory& m) {
-        auto* r = Recorder::of_if_any(m.pool);
-        return r && r->forget(m);
-      },
-      .make_room = [](int pool) {
-        auto* r = Recorder::of_if_any(pool);
-        return r && r->make_room();
-      },
+      .forget_memory =
+          [](HPUMemory& m) {
+            auto* r = Recorder::of_if_any(m.pool);
+            return r && r->forget(m);
+          },
+      .make_room =
+          [](int pool) {
+            auto* r = Recorder::of_if_any(pool);
+            return r && r->make_room();
+          },
       .require_memory = [](HPUMemory& m) { Recorder::of(device_of(m.device)).require(m); },
   };
   register_op_kernels();
@@ -272,9 +296,9 @@ void end_with_process() {
 PYBIND11_MODULE(_C, m) {
   openhpu::hold_interrupts_during_forks();
   openhpu::load();
-  // Before the static objects of PyTorch and its libraries are destroyed, which a worker may be using. The process calls
-  // what was registered last first, and kernels make such objects when they first run: oneDNN's cache is one. So it is
-  // registered again when Python begins to end. The one from here is for a process that exits otherwise.
+  // Before the static objects of PyTorch and its libraries are destroyed, which a worker may be using. The process
+  // calls what was registered last first, and kernels make such objects when they first run: oneDNN's cache is one. So
+  // it is registered again when Python begins to end. The one from here is for a process that exits otherwise.
   openhpu::end_with_process();
   py::module_::import("atexit").attr("register")(py::cpp_function(openhpu::end_with_process));
   openhpu::bind_device(m);

@@ -76,7 +76,8 @@ void bind_observation(py::module& m) {
   m.def("site_count", &site_count);
   m.def("current_site", [] { return site_of(current_site()); });
   register_profiler();
-  m.def("trace_start", [](size_t most) { return device::Trace::start(most); }, py::arg("most_records") = size_t{1} << 22);
+  m.def(
+      "trace_start", [](size_t most) { return device::Trace::start(most); }, py::arg("most_records") = size_t{1} << 22);
   // (records, spans, dropped, begin, end): what was issued since `trace_start` and has ended.
   m.def("trace_stop", [](uint64_t listener) {
     device::TraceData data;
@@ -87,10 +88,12 @@ void bind_observation(py::module& m) {
     py::list records, spans;
     for (const auto& r : data.records) {
       py::list marks;
-      for (const auto& k : r.marks) marks.append(py::make_tuple(operator_name(k.name), k.begin, k.end, line_of(k.site)));
-      records.append(py::make_tuple(
-          operator_name(r.name), kind_name(r.kind), r.device, r.stream, r.correlation, r.bytes, r.operators, r.thread,
-          r.launch_begin, r.launch_end, r.begin, r.end, line_of(r.site), marks));
+      for (const auto& k : r.marks)
+        marks.append(py::make_tuple(operator_name(k.name), k.begin, k.end, line_of(k.site)));
+      records.append(
+          py::make_tuple(
+              operator_name(r.name), kind_name(r.kind), r.device, r.stream, r.correlation, r.bytes, r.operators,
+              r.thread, r.launch_begin, r.launch_end, r.begin, r.end, line_of(r.site), marks));
     }
     for (const auto& s : data.spans)
       spans.append(py::make_tuple(s.name, s.detail, s.thread, s.begin, s.end, line_of(s.site)));

@@ -1,5 +1,5 @@
-// TorchScript on hpu: runs of operators in a traced or scripted graph become one node, which `openhpu.capture.torchscript`
-// captures and replays.
+// TorchScript on hpu: runs of operators in a traced or scripted graph become one node, which
+// `openhpu.capture.torchscript` captures and replays.
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/jit/ir/ir.h>
 #include <torch/csrc/jit/passes/pass_manager.h>
@@ -42,8 +42,8 @@ bool writes(const Node& node) { return node.maybeSchema() && node.schema().is_mu
 bool is_operator(const Node& node) {
   if (!node.blocks().empty() || node.kind() == kGroup) return false;
   if (node.kind() == prim::ListConstruct || node.kind() == prim::ListUnpack) return true;
-  // An operator of the script may have Python code, which reads what changes. One without results that writes nothing is
-  // called for its effect.
+  // An operator of the script may have Python code, which reads what changes. One without results that writes nothing
+  // is called for its effect.
   return node.kind().is_aten() && node.maybeSchema() && (writes(node) || !node.outputs().empty());
 }
 
@@ -75,7 +75,8 @@ class ScriptGraph {
  public:
   explicit ScriptGraph(const Node* node) : graph_(node->g(attr::Subgraph)), code_(graph_, "openhpu::ScriptGraph") {
     for (const Node* n : graph_->nodes()) mutates_ = mutates_ || writes(*n);
-    for (const auto* v : graph_->outputs()) tensors_only_ = tensors_only_ && v->type()->kind() == c10::TypeKind::TensorType;
+    for (const auto* v : graph_->outputs())
+      tensors_only_ = tensors_only_ && v->type()->kind() == c10::TypeKind::TensorType;
   }
   ~ScriptGraph() {
     if (!captures_) return;
@@ -93,7 +94,8 @@ class ScriptGraph {
       captures_ = py::module_::import("openhpu.capture.torchscript").attr("Captures")(plain, mutates_);
     }
     py::list args;
-    for (const auto& value : torch::jit::last(stack, graph_->inputs().size())) args.append(torch::jit::toPyObject(value));
+    for (const auto& value : torch::jit::last(stack, graph_->inputs().size()))
+      args.append(torch::jit::toPyObject(value));
     const py::object results = captures_(args);
     torch::jit::drop(stack, graph_->inputs().size());
     for (const auto& result : results) stack.emplace_back(py::cast<at::Tensor>(result));
@@ -109,7 +111,8 @@ class ScriptGraph {
     for (const auto& value : torch::jit::last(stack, graph_->inputs().size())) {
       if (value.isTensor()) {
         const auto& t = value.toTensor();
-        if (!t.defined() || t.device() != here || t.layout() != c10::kStrided || t.is_complex() || t.is_neg()) return false;
+        if (!t.defined() || t.device() != here || t.layout() != c10::kStrided || t.is_complex() || t.is_neg())
+          return false;
         if (at::GradMode::is_enabled() && t.requires_grad()) return false;  // autograd has to see the operators
         any = true;
       } else if (!value.isNone() && !value.isScalar() && !value.isString() && !value.isDevice()) {

@@ -12,13 +12,13 @@ namespace {
 // Ctrl-C during os.fork(). All but the first is under Python's lock.
 std::atomic<pid_t> interrupted{0};  // the process: a child inherits its parent's
 bool interrupt_held = false;
-struct sigaction usual_action {};
+struct sigaction usual_action{};
 
 void hold_interrupt() {
   if (interrupt_held || !hears_signals()) return;
   ::sigaction(SIGINT, nullptr, &usual_action);
   if (usual_action.sa_handler == SIG_DFL || usual_action.sa_handler == SIG_IGN) return;
-  struct sigaction note {};
+  struct sigaction note{};
   note.sa_handler = [](int) { interrupted.store(::getpid()); };
   interrupt_held = ::sigaction(SIGINT, &note, nullptr) == 0;
   if (interrupt_held && PyOS_InterruptOccurred()) interrupted.store(::getpid());
@@ -29,10 +29,10 @@ void let_interrupt_go() {
   ::sigaction(SIGINT, &usual_action, nullptr);
   if (interrupted.exchange(0) != ::getpid()) return;
   // Again in a moment: at once, os.fork() would raise, and nobody would know of the child.
-  sigevent event {};
+  sigevent event{};
   event.sigev_notify = SIGEV_SIGNAL;
   event.sigev_signo = SIGINT;
-  itimerspec moment {};
+  itimerspec moment{};
   moment.it_value.tv_nsec = 50'000'000;
   timer_t timer{};
   if (::timer_create(CLOCK_MONOTONIC, &event, &timer) != 0 || ::timer_settime(timer, 0, &moment, nullptr) != 0)

@@ -87,9 +87,8 @@ struct Graph {
         visit(&n, &of, c10::IntArrayRef(of.strides), false);
         visit(&n, &of, c10::IntArrayRef(offset), false);
       };
-      for_each_operand(n, [&](const auto& o, uint64_t place) {
-        visit_tensor(o, offset_of(place), !slots[slot_of(place)].fresh);
-      });
+      for_each_operand(
+          n, [&](const auto& o, uint64_t place) { visit_tensor(o, offset_of(place), !slots[slot_of(place)].fresh); });
       for (const auto& arg : n.entry->call->args) {
         if (arg.constant.isInt()) visit(&n, &arg, c10::IntArrayRef(arg.constant.toInt()), false);
         if (arg.constant.isIntList()) visit(&n, &arg, c10::IntArrayRef(arg.constant.toIntVector()), false);

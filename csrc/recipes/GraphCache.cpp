@@ -54,8 +54,11 @@ void add_origin(EventParams& params, const Recompilation& r, const GraphCache::S
         }))
       return false;
     const auto [file, line] = resolve_site(origin->site);
-    params.insert(params.end(), {{"origin", std::string(how)}, {"origin_op", origin->op}, {"origin_file", file},
-                                 {"origin_line", static_cast<int64_t>(line)}});
+    params.insert(
+        params.end(), {{"origin", std::string(how)},
+                       {"origin_op", origin->op},
+                       {"origin_file", file},
+                       {"origin_line", static_cast<int64_t>(line)}});
     return true;
   };
   for (const auto& [slot, number] : sight.sized)
@@ -106,7 +109,8 @@ void GraphCache::make_room() {
   const size_t most = 2 * limits_.libraries;
   dropped.clear();
   TORCH_CHECK(
-      RecipeLibrary::loaded() < most, RecipeLibrary::loaded(), " recipes are loaded, and the system lets a process map no "
+      RecipeLibrary::loaded() < most, RecipeLibrary::loaded(),
+      " recipes are loaded, and the system lets a process map no "
       "more (vm.max_map_count); they belong to captured graphs: drop some of these");
 }
 
@@ -221,7 +225,8 @@ void GraphCache::send(const std::shared_ptr<Compilation>& c, CompileRequest requ
 }
 
 bool GraphCache::by_program() const {
-  return policy_ == CompilePolicy::Background && (groups_of_ranks_ > 0 || at::globalContext().deterministicAlgorithms());
+  return policy_ == CompilePolicy::Background &&
+         (groups_of_ranks_ > 0 || at::globalContext().deterministicAlgorithms());
 }
 
 void GraphCache::add_group_of_ranks(int change) {
@@ -363,8 +368,9 @@ std::shared_ptr<Recipe> GraphCache::recipe_for(const Graph& graph, uint64_t hash
   if (C10_LIKELY(recompiled_ == known) || !listening(kRecompilation) || recompilations_.empty()) return recipe;
   const auto r = recompilations_.back();
   lock.unlock();  // a listener takes Python's lock
-  EventParams params{{"cause", r.cause}, {"op", r.op}, {"argument", r.argument},
-                     {"dimension", static_cast<int64_t>(r.dimension)}, {"before", r.before}, {"after", r.after}};
+  EventParams params{{"cause", r.cause},       {"op", r.op},
+                     {"argument", r.argument}, {"dimension", static_cast<int64_t>(r.dimension)},
+                     {"before", r.before},     {"after", r.after}};
   add_origin(params, r, sight);
   emit(kRecompilation, std::move(params), r.site);
   return recipe;
@@ -380,7 +386,8 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, Si
   const auto& shared = *entry->compilation;
   if (C10_UNLIKELY(
           !entry->symbols.empty() && (shared.settled || !by_program()) &&
-          (shared.state == State::Failed || (shared.state == State::Ready && !shared.result->admits(entry->symbols))))) {
+          (shared.state == State::Failed ||
+           (shared.state == State::Ready && !shared.result->admits(entry->symbols))))) {
     // The family has no recipe for all sizes, or none that covers this size. This size may have its own.
     entry->symbols.clear();
     entry->recipe.reset();
@@ -424,7 +431,7 @@ std::shared_ptr<Recipe> GraphCache::decide(const Graph& graph, uint64_t hash, Si
 bool GraphCache::leaves_core() const {
   const auto from = leaves_core_from_.load(std::memory_order_relaxed);
   return from != Clock::time_point::max() && Clock::now() >= from && policy_ == CompilePolicy::Background &&
-      !by_program();
+         !by_program();
 }
 
 std::shared_ptr<GraphCache::Compilation> GraphCache::compile_with(
@@ -476,8 +483,11 @@ void GraphCache::answer(uint64_t id, std::shared_ptr<RecipeLibrary> compiled) {
     c.result = std::move(compiled);
     if (device::Trace::on() && c.compiling_since)
       device::Trace::add(
-          {.name = "hpuCompile", .detail = c10::str(c.operators, " operators, ", c.result ? "compiled" : "failed"),
-           .thread = device::TraceSpan::kCompiler, .site = c.site, .begin = c.compiling_since,
+          {.name = "hpuCompile",
+           .detail = c10::str(c.operators, " operators, ", c.result ? "compiled" : "failed"),
+           .thread = device::TraceSpan::kCompiler,
+           .site = c.site,
+           .begin = c.compiling_since,
            .end = device::trace_clock()});
     version_.fetch_add(1, std::memory_order_release);
   }
@@ -496,8 +506,7 @@ void GraphCache::close() {
 bool GraphCache::wait_idle(double seconds) {
   device::BlockingWait waiting;
   std::unique_lock lock(mutex_);
-  const auto waited =
-      wait_until(lock, waiting, device::OnInterrupt::Throw, {}, seconds, [&] { return open_.empty(); });
+  const auto waited = wait_until(lock, waiting, device::OnInterrupt::Throw, {}, seconds, [&] { return open_.empty(); });
   if (waited != device::Waited::Done) return false;
   // The script has said where: what there is takes over now.
   const auto settle_now = [](Compilation& c) { c.settled = c.state == State::Ready || c.state == State::Failed; };

@@ -22,7 +22,7 @@ struct CompileRequest {
   Graph graph;
   std::vector<bool> variable;  // by word of graph.numbers
   std::vector<Formula> formulas;
-  std::vector<int64_t> symbols;  // values in this graph
+  std::vector<int64_t> symbols;                             // values in this graph
   std::vector<std::pair<uint32_t, std::string>> constants;  // inputs (slots) that the recipe holds, with their contents
   std::chrono::steady_clock::time_point not_before;         // unless somebody waits for recipes
 };
@@ -153,8 +153,8 @@ class GraphCache {
   // Blocks until a wait has lasted one of these numbers of seconds (after the last: a multiple of it), or until a wait
   // that was reported has ended. Returns false after `close`.
   bool next_notice(const std::vector<double>& after, CompilerWait& out);
-  // Of the requests that the compiler has not answered: their number, the operators of the largest, and the milliseconds
-  // since the first of them was asked for.
+  // Of the requests that the compiler has not answered: their number, the operators of the largest, and the
+  // milliseconds since the first of them was asked for.
   std::tuple<size_t, size_t, int64_t> progress() const;
   std::vector<std::shared_ptr<const RecipeLibrary>> recipes() const;
   // The last recompilations, in order: compilations of programs that had been compiled for other sizes or numbers. The

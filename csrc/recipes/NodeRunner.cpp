@@ -8,8 +8,8 @@
 namespace openhpu {
 
 void run_nodes(
-    device::Device& device, const Graph& graph, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers,
-    int most_threads, size_t& failed) {
+    device::Device& device, const Graph& graph, const std::vector<SlotMemory>& slots,
+    const std::vector<uint64_t>& numbers, int most_threads, size_t& failed) {
   auto& runner = CallRunner::of(device);
   auto* trace = device::Trace::current();
   std::exception_ptr error;

@@ -17,7 +17,7 @@ struct SlotMemory {
 // Runs the nodes one by one, over the slots' memory. Worker thread only. An exception leaves `failed` at the node that
 // threw. `numbers`: other than the graph's own. `most_threads`: of a kernel.
 void run_nodes(
-    device::Device& device, const Graph& graph, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers,
-    int most_threads, size_t& failed);
+    device::Device& device, const Graph& graph, const std::vector<SlotMemory>& slots,
+    const std::vector<uint64_t>& numbers, int most_threads, size_t& failed);
 
 }  // namespace openhpu

@@ -62,8 +62,9 @@ bool RecipeLibrary::accepts(const std::vector<uint64_t>& numbers) const noexcept
 }
 
 bool RecipeLibrary::admits(const std::vector<int64_t>& symbols) const {
-  return std::all_of(manifest_.guards.begin(), manifest_.guards.end(),
-                     [&](const auto& guard) { return guard.first(symbols) < guard.second(symbols); });
+  return std::all_of(manifest_.guards.begin(), manifest_.guards.end(), [&](const auto& guard) {
+    return guard.first(symbols) < guard.second(symbols);
+  });
 }
 
 Recipe::Recipe(std::shared_ptr<RecipeLibrary> compiled, const std::vector<int64_t>& symbols)
@@ -131,8 +132,7 @@ void Recipe::deliver(
   misplaced.deliver(device);
 }
 
-void Recipe::run(
-    device::Device& device, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers) {
+void Recipe::run(device::Device& device, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers) {
   const auto& manifest = compiled_->manifest_;
   std::lock_guard lock(compiled_->mutex_);
   set_arguments(slots, numbers);
@@ -155,8 +155,8 @@ void Recipe::run(
     }
   }();
   TORCH_CHECK(
-      results.size() == outputs_.size() + manifest.counted.size() + manifest.overflowing.size(), "recipe ", manifest.name,
-      " returned ", results.size(), " tensors where its manifest names ",
+      results.size() == outputs_.size() + manifest.counted.size() + manifest.overflowing.size(), "recipe ",
+      manifest.name, " returned ", results.size(), " tensors where its manifest names ",
       outputs_.size() + manifest.counted.size() + manifest.overflowing.size());
   if (!std::exchange(ordinals_known_, true))
     for (size_t k = 0; k < outputs_.size(); ++k) {
@@ -169,7 +169,8 @@ void Recipe::run(
   deliver(device, results, slots);
   for (size_t k = 0; k < manifest.counted.size(); ++k) {
     const auto found = *results[outputs_.size() + k].const_data_ptr<int64_t>();
-    if (C10_UNLIKELY(found != 0)) note_indices(manifest.counted[k].op, manifest.counted[k].site, {found & 0xffffffff, found >> 32});
+    if (C10_UNLIKELY(found != 0))
+      note_indices(manifest.counted[k].op, manifest.counted[k].site, {found & 0xffffffff, found >> 32});
   }
   for (size_t k = 0; k < manifest.overflowing.size(); ++k)
     note_overflows(

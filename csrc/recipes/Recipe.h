@@ -23,10 +23,10 @@ struct RecipeManifest {
     Formula offset;
   };
   struct NumberSpec {
-    uint32_t word = 0;                    // in the graph's numbers
+    uint32_t word = 0;                                           // in the graph's numbers
     CallTemplate::ArgKind kind = CallTemplate::ArgKind::Double;  // Int, Double or Bool, as recorded
     at::ScalarType host = at::ScalarType::Undefined;             // a 0-dim CPU operand of this dtype
-    at::ScalarType dtype = at::kDouble;   // as which the recipe takes it
+    at::ScalarType dtype = at::kDouble;                          // as which the recipe takes it
 
     size_t words() const noexcept {
       return host != at::ScalarType::Undefined || kind == CallTemplate::ArgKind::Complex ? 2 : 1;
@@ -41,14 +41,14 @@ struct RecipeManifest {
   std::string library;  // path of the shared object
   std::string program;  // the same graph as a Python program
   std::vector<TensorSpec> inputs;
-  std::vector<NumberSpec> numbers;        // after the inputs
+  std::vector<NumberSpec> numbers;  // after the inputs
   std::vector<TensorSpec> outputs;
-  std::vector<Counted> counted;           // after the outputs: indices out of range
-  std::vector<Counted> overflowing;       // after these: results that wrapped to 32 bits
+  std::vector<Counted> counted;                     // after the outputs: indices out of range
+  std::vector<Counted> overflowing;                 // after these: results that wrapped to 32 bits
   std::vector<std::pair<Formula, Formula>> guards;  // it holds for symbols with first < second
-  int threads = 1;                        // for which it was compiled
+  int threads = 1;                                  // for which it was compiled
   size_t operators = 0;
-  size_t external_kernels = 0;            // library calls (mm, convolution) in one run
+  size_t external_kernels = 0;  // library calls (mm, convolution) in one run
 };
 
 // A compiled graph: native code that PyTorch's Inductor made.
@@ -76,7 +76,7 @@ class RecipeLibrary {
   // without them.
   using MarkKernel = void (*)(const char* name);
   MarkKernel* mark_kernel_ = nullptr;
-  std::mutex mutex_;           // it may be used by the workers of several devices
+  std::mutex mutex_;  // it may be used by the workers of several devices
 };
 
 // A compiled graph for certain sizes. The worker runs it without Python.

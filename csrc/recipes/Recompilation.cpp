@@ -37,7 +37,9 @@ std::pair<std::string, std::string> number_at(const CallTemplate& call, const ui
     for (size_t k = 0, at = arg.first; arg.kind >= Kind::Int && k < kinds.size(); ++k) {
       const size_t words = kinds[k] == Kind::Complex ? 2 : 1;
       if (word >= at && word < at + words)
-        return {schema[i].name() + (list ? "[" + std::to_string(k) + "]" : ""), c10::str(number_of(kinds[k], numbers + at))};
+        return {
+            schema[i].name() + (list ? "[" + std::to_string(k) + "]" : ""),
+            c10::str(number_of(kinds[k], numbers + at))};
       at += words;
     }
   }

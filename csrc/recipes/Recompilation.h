@@ -16,7 +16,7 @@ struct Recompilation {
   int dimension = -1;    // for sizes and strides
   uint32_t slot = 0;     // of the operand, likewise
   std::string before, after;
-  uint32_t site = 0;     // source line of the operator
+  uint32_t site = 0;  // source line of the operator
   uint64_t time_ns = 0;
 };
 
@@ -34,8 +34,8 @@ std::optional<Recompilation> compare_numbers(
     const std::unordered_set<uint32_t>& ignored);
 std::optional<Recompilation> compare_calls(const Graph::Node& a, const Graph& after, const Graph::Node& b);
 
-// An operator whose results' sizes depend on values, so that a recompilation can name it. The table holds the last ones,
-// and is empty while nobody listens for recompilations.
+// An operator whose results' sizes depend on values, so that a recompilation can name it. The table holds the last
+// ones, and is empty while nobody listens for recompilations.
 struct SizeOrigin {
   std::string op;
   uint32_t site = 0;

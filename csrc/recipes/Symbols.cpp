@@ -78,8 +78,8 @@ Skeleton::Skeleton(const Graph& graph) {
       structure.push_back(
           static_cast<uint64_t>(c10::typeMetaToScalarType(o.dtype)) | uint64_t{o.conj} << 8 | uint64_t{o.neg} << 9 |
           uint64_t{o.wrapped_number} << 10 | uint64_t{o.on_host} << 11 | o.sizes.size() << 16);
-    const uint64_t* fresh = graph.for_each_operand(
-        node, [&](const auto&, uint64_t place) { structure.push_back(Graph::slot_of(place)); });
+    const uint64_t* fresh =
+        graph.for_each_operand(node, [&](const auto&, uint64_t place) { structure.push_back(Graph::slot_of(place)); });
     for (const auto& arg : call.args) {
       structure.push_back(static_cast<uint64_t>(arg.kind) | arg.kinds.size() << 8 | arg.elements.size() << 32);
       for (int32_t k : arg.elements) structure.push_back(static_cast<uint64_t>(k));
@@ -118,7 +118,8 @@ std::optional<SymbolicSizes> SymbolicSizes::find(
       candidates.emplace_back(std::move(values), position);
   }
   // The smallest first: a flattened size (batch * length) follows from its factors, not they from it.
-  std::stable_sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.first[0] < b.first[0]; });
+  std::stable_sort(
+      candidates.begin(), candidates.end(), [](const auto& a, const auto& b) { return a.first[0] < b.first[0]; });
   SymbolicSizes out;
   std::vector<Values> symbols;
   for (auto& [values, position] : candidates) {

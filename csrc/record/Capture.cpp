@@ -45,7 +45,7 @@ Capture* find_capture(device::Device& d) noexcept {
 void refuse_in_capture(const std::string& op, const char* remedy) {
   const std::string where = describe_site(current_site());
   const std::string message = op + " is not supported during HPU Graph capturing" +
-      (where.empty() ? "" : "; it was issued at " + where) + ". " + remedy;
+                              (where.empty() ? "" : "; it was issued at " + where) + ". " + remedy;
   for (auto* d : device::DeviceRegistry::instance().open())
     if (auto* capture = current_capture(*d)) capture->refuse(message);
   TORCH_CHECK(false, message);
@@ -66,8 +66,9 @@ Capture::Capture(c10::DeviceIndex index, void* token, bool dry_run, bool undone)
       undone_(undone) {
   Recorder::Lock lock(recorder_);
   TORCH_CHECK(
-      recorder_.begin_capture(*this), "capture_begin: a graph capture is already in progress on hpu:",
-      static_cast<int>(index_), ". End it with capture_end(), or with reset() of its graph, before the next one begins.");
+      recorder_.begin_capture(*this),
+      "capture_begin: a graph capture is already in progress on hpu:", static_cast<int>(index_),
+      ". End it with capture_end(), or with reset() of its graph, before the next one begins.");
   auto& a = actives[device_.index()];
   a.thread.store(thread_);
   a.token.store(token);
@@ -80,7 +81,8 @@ Capture::~Capture() {
   release("a capture", [&] { abandon("it was dropped"); });
 }
 
-// Ends the capture, and undoes a dry run as soon as all of it is on its way to the device. Returns why that could not be.
+// Ends the capture, and undoes a dry run as soon as all of it is on its way to the device. Returns why that could not
+// be.
 std::exception_ptr Capture::stop() {
   active_ = false;
   actives[device_.index()].capture.store(nullptr, std::memory_order_release);
@@ -173,7 +175,8 @@ void Capture::back_up(uint32_t slot) {
   auto& member = members_[slot];
   const size_t nbytes = graph_.slots[slot].nbytes;
   if (graph_.slots[slot].fresh || member.backup || !member.data) return;
-  // On the host: a server's cache of keys and values takes most of the device's memory, and a Gaudi needs no second one.
+  // On the host: a server's cache of keys and values takes most of the device's memory, and a Gaudi needs no second
+  // one.
   std::shared_ptr<void> backup(std::malloc(nbytes), std::free);
   TORCH_CHECK_WITH(
       OutOfMemoryError, backup, "capture_begin: the host has no memory for a copy of ", nbytes,
@@ -213,7 +216,8 @@ std::unique_ptr<CapturedGraph> Capture::finish() {
   for (size_t i = 0; i < members_.size(); ++i) {
     auto& member = members_[i];
     const auto& slot = graph_.slots[i];
-    const bool alive = slot.fresh && member.memory && !member.memory->pending();  // pending: another thread is destroying it
+    const bool alive =
+        slot.fresh && member.memory && !member.memory->pending();  // pending: another thread is destroying it
     if (!slot.fresh && weights_.count(member.memory) && member.held) {
       watch_memory(*member.memory);
       program.weights.push_back(static_cast<uint32_t>(i));

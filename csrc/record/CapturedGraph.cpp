@@ -102,7 +102,8 @@ void CapturedGraph::split(CapturedProgram& program) {
     part.graph.numbers.assign(
         whole.numbers.begin() + numbers, whole.numbers.begin() + static_cast<std::ptrdiff_t>(numbers_end));
     stages_.push_back(
-        {std::make_unique<CapturedGraph>(device_, index_, std::move(part), std::vector<Draw>{}), std::move(slots), numbers});
+        {std::make_unique<CapturedGraph>(device_, index_, std::move(part), std::vector<Draw>{}), std::move(slots),
+         numbers});
   }
 }
 
@@ -181,8 +182,8 @@ size_t CapturedGraph::constants() const {
 bool CapturedGraph::has_recipe() const {
   auto lock = device::lock_patiently(mutex_);
   return recipe_ != nullptr || (!stages_.empty() && std::all_of(stages_.begin(), stages_.end(), [](const auto& stage) {
-    return stage.graph->program().collectives || stage.graph->has_recipe();
-  }));
+           return stage.graph->program().collectives || stage.graph->has_recipe();
+         }));
 }
 
 void CapturedGraph::compile(bool alone) {

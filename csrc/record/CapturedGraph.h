@@ -18,9 +18,9 @@ struct CapturedProgram {
   Graph graph;
   std::vector<SlotMemory> slots;
   std::vector<std::shared_ptr<SharedBlock>> held;  // by slot: the memory, if it is fixed
-  std::vector<uint32_t> weights;                  // slots of inputs that may count as constants
-  std::vector<bool> written;                      // by slot: an operator writes into what lies there when it begins
-  std::vector<SharedBlock*> changed;              // of `held`: what a replay changes
+  std::vector<uint32_t> weights;                   // slots of inputs that may count as constants
+  std::vector<bool> written;                       // by slot: an operator writes into what lies there when it begins
+  std::vector<SharedBlock*> changed;               // of `held`: what a replay changes
   // Objects that nodes name by a number (captured collectives). They live as long as the graph.
   std::vector<std::shared_ptr<const void>> named;
   uint64_t hash = 0;
@@ -42,8 +42,7 @@ class CapturedGraph {
     void* data;
   };
 
-  CapturedGraph(
-      device::Device& device, c10::DeviceIndex index, CapturedProgram program, std::vector<Draw> draws);
+  CapturedGraph(device::Device& device, c10::DeviceIndex index, CapturedProgram program, std::vector<Draw> draws);
 
   // Makes weights constants of the recipe, which is then faster. After a write to one of them all weights are inputs
   // again. Call it before `compile`.

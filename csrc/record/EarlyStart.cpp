@@ -19,7 +19,8 @@ bool EarlyStart::due(size_t nodes) noexcept {
   const Phase now = phase(), before = std::exchange(phase_, now);
   if (now == Phase::Backward) since_backward_ = 0;
   // A forward pass may have parts without gradients.
-  const bool ended = now != before && (before != Phase::WithGradients || now == Phase::Backward) && nodes >= kLeastNodes;
+  const bool ended =
+      now != before && (before != Phase::WithGradients || now == Phase::Backward) && nodes >= kLeastNodes;
   if (C10_LIKELY(!ended && nodes < kMostNodes)) return false;
   return small_ && waits_ >= kLeastWaits && since_backward_ <= kMostGraphs;
 }

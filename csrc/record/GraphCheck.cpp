@@ -78,8 +78,9 @@ std::vector<CapturedGraph::Unequal> CapturedGraph::replay_beside(const std::vect
     const size_t nbytes = slots[c.slot].nbytes;
     if (std::memcmp(c.real, c.block->data, nbytes) == 0) continue;
     const auto& [node, dtype] = writers[c.slot];
-    out.push_back({node->entry->call->kernel->name(), node->site, on_host(c.real, nbytes, dtype),
-                   on_host(c.block->data, nbytes, dtype)});
+    out.push_back(
+        {node->entry->call->kernel->name(), node->site, on_host(c.real, nbytes, dtype),
+         on_host(c.block->data, nbytes, dtype)});
   }
   return out;
 }

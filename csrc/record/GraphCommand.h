@@ -18,11 +18,11 @@ class GraphCommand final : public device::Command {
   // How many there are in this process.
   static uint64_t total() noexcept { return Commands::total(); }
 
-  Graph graph;                                      // recorded, when it runs node by node
-  std::shared_ptr<const CapturedProgram> program;   // captured
-  std::shared_ptr<Recipe> recipe;                   // when it runs as a recipe
-  std::vector<SlotMemory> slots;                    // empty: the captured program's
-  std::vector<uint64_t> numbers;                    // empty: the graph's
+  Graph graph;                                     // recorded, when it runs node by node
+  std::shared_ptr<const CapturedProgram> program;  // captured
+  std::shared_ptr<Recipe> recipe;                  // when it runs as a recipe
+  std::vector<SlotMemory> slots;                   // empty: the captured program's
+  std::vector<uint64_t> numbers;                   // empty: the graph's
 
   const char* name() const override;
   void describe(device::TraceRecord& record) const override;

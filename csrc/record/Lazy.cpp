@@ -25,7 +25,8 @@ thread_local Owed owed;
 
 std::array<std::atomic<Recorder*>, kMaxDevices> recorders{};
 
-// By slot: the line of the operator that made its storage, or was the first to use it (torch.ones is an empty tensor first).
+// By slot: the line of the operator that made its storage, or was the first to use it (torch.ones is an empty tensor
+// first).
 std::vector<uint32_t> lines_of_slots(const Graph& graph) {
   std::vector<uint32_t> lines(graph.slots.size());
   for (const auto& node : graph.nodes) {
@@ -55,8 +56,16 @@ struct GraphReport {
 
   void operator()() const {
     if (operators > 0 && listening(kGraphRecorded))
-      emit(kGraphRecorded, {{"recipe_id", name_of(hash)}, {"recipe", name}, {"operators", static_cast<int64_t>(operators)},
-                            {"ran", std::string(cut ? "cut" : compiled ? "recipe" : "node by node")}}, site);
+      emit(
+          kGraphRecorded,
+          {{"recipe_id", name_of(hash)},
+           {"recipe", name},
+           {"operators", static_cast<int64_t>(operators)},
+           {"ran", std::string(
+                       cut        ? "cut"
+                       : compiled ? "recipe"
+                                  : "node by node")}},
+          site);
     if (!sight) return;
     const auto kind = sight->first ? kCacheMiss : kCacheHit;
     if (listening(kind)) emit(kind, {{"recipe_id", name_of(sight->id)}, {"recipe", name}}, step_site);
@@ -116,8 +125,8 @@ void Recorder::note_learned(const ShapeEntry& entry, uint32_t site) {
 
 void Recorder::begin_node(const std::shared_ptr<const ShapeEntry>& entry, uint32_t site) {
   if (C10_LIKELY(!captured_)) note_call(*entry, site);
-  graph_.nodes.push_back({entry, site, static_cast<uint32_t>(graph_.words.size()),
-                          static_cast<uint32_t>(graph_.numbers.size())});
+  graph_.nodes.push_back(
+      {entry, site, static_cast<uint32_t>(graph_.words.size()), static_cast<uint32_t>(graph_.numbers.size())});
   add_word(entry->call->id);
 }
 
@@ -274,8 +283,8 @@ void Recorder::end_sight() {
   report();
 }
 
-// Memory for the results, the last words of the key, and (in `kept_`) the storages that are alive. Returns the bytes of the
-// storages that the graph makes, also of those that are gone.
+// Memory for the results, the last words of the key, and (in `kept_`) the storages that are alive. Returns the bytes of
+// the storages that the graph makes, also of those that are gone.
 size_t Recorder::allocate(std::vector<SlotMemory>& slots) {
   slots.reserve(graph_.slots.size());
   kept_.reserve(graph_.slots.size());
@@ -287,9 +296,9 @@ size_t Recorder::allocate(std::vector<SlotMemory>& slots) {
     const bool alive = fresh && keep_alive(members_[i]);
     if (fresh) written += nbytes;
     add_word(uint64_t{nbytes} << 2 | uint64_t{fresh} << 1 | uint64_t{alive});
-    void* data = alive ? allocate_block(device_, nbytes, made_at.empty() ? 0 : made_at[i])
-        : fresh        ? nullptr
-                       : members_[i].data;
+    void* data = alive   ? allocate_block(device_, nbytes, made_at.empty() ? 0 : made_at[i])
+                 : fresh ? nullptr
+                         : members_[i].data;
     slots.push_back({data, nbytes, alive || !fresh, fresh});
   }
   return written;
@@ -340,9 +349,10 @@ void Recorder::hand_over() {
   const bool reported = listening(kGraphRecorded) || listening(kCacheHit) || listening(kCacheMiss);
   if (C10_UNLIKELY(reported) && recipe) report.name = recipe->compiled()->manifest().name;
   if (C10_UNLIKELY(static_cast<bool>(span)))
-    span.set_detail(c10::str(
-        operators, " operators, ",
-        recipe ? "recipe " + recipe->compiled()->manifest().name : std::string(cut ? "cut" : "node by node")));
+    span.set_detail(
+        c10::str(
+            operators, " operators, ",
+            recipe ? "recipe " + recipe->compiled()->manifest().name : std::string(cut ? "cut" : "node by node")));
   if (C10_UNLIKELY(captured_)) {
     capture_->take(graph_, [this](uint32_t slot) { return members_[slot].capture_slot; }, seeds_);
     seeds_.clear();

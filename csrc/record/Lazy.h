@@ -24,8 +24,8 @@ void check_capacity(c10::DeviceIndex index, size_t nbytes);
 
 class Capture;
 
-// While true, this thread runs an operator that learns its metadata. A graph that is flushed meanwhile is only a piece and
-// is not compiled.
+// While true, this thread runs an operator that learns its metadata. A graph that is flushed meanwhile is only a piece
+// and is not compiled.
 inline constinit thread_local bool t_learning = false;
 
 // The graph being recorded for one device. Several threads may record (a script's, autograd's).
@@ -117,7 +117,7 @@ class Recorder {
     bool taken_over;    // the storage is gone and left its memory, to be freed once the graph is on its way
     uint32_t capture_slot;
     std::shared_ptr<SharedBlock> shared;  // memory that the storage, now gone, shared with captured graphs
-    bool made = false;  // the graph made it, and the storage is alive
+    bool made = false;                    // the graph made it, and the storage is alive
     bool written = false;
     bool has_new_contents() const noexcept { return made || (written && memory && memory->small()); }
   };
@@ -158,12 +158,12 @@ class Recorder {
   bool flushing_ = false;
   bool overdue_ = false;  // the graph has its maximal size and found no room
   EarlyStart early_;
-  bool piece_ = false;  // what is being handed over is a piece of a step
+  bool piece_ = false;            // what is being handed over is a piece of a step
   bool step_recompiled_ = false;  // an earlier piece of this step was compiled anew
   Capture* capture_ = nullptr;
-  bool captured_ = false;                               // whether the graph being recorded is part of the capture
-  std::vector<std::pair<uint32_t, uint32_t>> seeds_;    // in numbers, and which draw of the capture it is
-  std::vector<std::function<void()>> after_flush_;      // of captures that ended before
+  bool captured_ = false;                             // whether the graph being recorded is part of the capture
+  std::vector<std::pair<uint32_t, uint32_t>> seeds_;  // in numbers, and which draw of the capture it is
+  std::vector<std::function<void()>> after_flush_;    // of captures that ended before
   // The host waits when it is more operators ahead of the device, as an eager script does, and more graphs.
   static constexpr size_t kOperatorsInFlight = 4096, kGraphsInFlight = 3;
   struct InFlight {

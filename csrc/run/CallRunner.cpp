@@ -16,8 +16,10 @@ constexpr size_t kKeptAliases = 64;
 constexpr size_t kComparedOperands = 16;
 
 constexpr const char* kRemedy =
-    "as an earlier call with the same operands' dtypes, sizes and strides and the same other arguments had returned. Give "
-    "an operator whose results depend on more than that the tag torch.Tag.dynamic_output_shape, and each call waits for "
+    "as an earlier call with the same operands' dtypes, sizes and strides and the same other arguments had returned. "
+    "Give "
+    "an operator whose results depend on more than that the tag torch.Tag.dynamic_output_shape, and each call waits "
+    "for "
     "them; if the operator and its kernel are PyTorch's own, this is a defect of openhpu: please report it.";
 
 std::string describe(const caffe2::TypeMeta& dtype, c10::IntArrayRef sizes) {
@@ -145,8 +147,12 @@ void CallRunner::fill_stack(const CallTemplate& call, const OperandMemory* opera
   for (size_t i = 0; i < call.args.size(); ++i) {
     const auto& arg = call.args[i];
     switch (arg.kind) {
-      case Kind::Constant: stack_.push_back(arg.constant); break;
-      case Kind::Tensor: stack_.emplace_back(tensors_[arg.first]); break;
+      case Kind::Constant:
+        stack_.push_back(arg.constant);
+        break;
+      case Kind::Tensor:
+        stack_.emplace_back(tensors_[arg.first]);
+        break;
       case Kind::TensorList: {
         c10::List<at::Tensor> list;
         list.reserve(arg.elements.size());
@@ -163,8 +169,7 @@ void CallRunner::fill_stack(const CallTemplate& call, const OperandMemory* opera
       }
       case Kind::NumberList: {
         auto type = call.kernel->schema().arguments()[i].real_type();
-        if (type->kind() == c10::TypeKind::OptionalType)
-          type = type->expectRef<c10::OptionalType>().getElementType();
+        if (type->kind() == c10::TypeKind::OptionalType) type = type->expectRef<c10::OptionalType>().getElementType();
         c10::impl::GenericList list(type->expectRef<c10::ListType>().getElementType());
         const uint64_t* words = numbers + arg.first;
         for (auto kind : arg.kinds) {
@@ -174,14 +179,15 @@ void CallRunner::fill_stack(const CallTemplate& call, const OperandMemory* opera
         stack_.emplace_back(std::move(list));
         break;
       }
-      default: stack_.push_back(number_of(arg.kind, numbers + arg.first)); break;
+      default:
+        stack_.push_back(number_of(arg.kind, numbers + arg.first));
+        break;
     }
   }
   tensors_.clear();
 }
 
-bool CallRunner::lies_as_told(
-    const ShapeEntry& entry, const c10::Stack& results, const OutputMemory* outputs) const {
+bool CallRunner::lies_as_told(const ShapeEntry& entry, const c10::Stack& results, const OutputMemory* outputs) const {
   size_t returned = 0;
   bool as_told = true;
   for_each_tensor(results, [&](const at::Tensor& t) {
@@ -209,8 +215,8 @@ bool CallRunner::lies_as_told(
     const auto& storage = *impl.unsafe_storage().unsafeGetStorageImpl();
     // Memory without an allocator is an operand's.
     as_told &= impl.strides() == c10::IntArrayRef(spec.strides) && impl.storage_offset() == spec.offset &&
-        storage.nbytes() == output.nbytes && !impl.is_conj() && !impl.is_neg() &&
-        (!output.allocated || storage.allocator());
+               storage.nbytes() == output.nbytes && !impl.is_conj() && !impl.is_neg() &&
+               (!output.allocated || storage.allocator());
   });
   TORCH_CHECK(
       returned == entry.outputs.size(), entry.call->kernel->name(), " returned ", returned, " tensors where ",
@@ -251,8 +257,8 @@ void CallRunner::keep_outputs(const ShapeEntry& entry, const c10::Stack& results
     const auto& storage = t.unsafeGetTensorImpl()->unsafe_storage();
     if (output.allocated) {
       *output.allocated = C10_UNLIKELY(storage.nbytes() > 0 && is_planned(storage.data()))
-          ? copy_of(storage)  // the place is another output's, which is delivered there
-          : c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage.unsafeGetStorageImpl());
+                              ? copy_of(storage)  // the place is another output's, which is delivered there
+                              : c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage.unsafeGetStorageImpl());
     } else if (C10_UNLIKELY(storage.data() != output.data) && output.nbytes > 0) {
       misplaced.add(output.data, storage);
     }
@@ -267,7 +273,8 @@ void CallRunner::lay_out_outputs(const ShapeEntry& entry, const c10::Stack& resu
     buffers.push_back(at::empty({static_cast<int64_t>(s.nbytes)}, at::TensorOptions().dtype(at::kByte)));
   entry.for_each_fresh(results, [&](const OutputSpec& spec, const at::Tensor& t) {
     exact_copy(
-        at::Tensor(host_tensor_on(buffers[spec.index].storage(), spec.dtype, spec.sizes, spec.strides, spec.offset)), t);
+        at::Tensor(host_tensor_on(buffers[spec.index].storage(), spec.dtype, spec.sizes, spec.strides, spec.offset)),
+        t);
   });
   for (size_t k = 0; k < buffers.size(); ++k) {
     if (outputs[k].allocated)

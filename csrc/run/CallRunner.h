@@ -39,7 +39,8 @@ class CallRunner {
   static CallRunner& of(device::Device& device);
 
   // `operands`: the call's operands that are not on the host. `outputs`: the storages of the entry.
-  void run(const ShapeEntry& entry, const OperandMemory* operands, const uint64_t* numbers, const OutputMemory* outputs);
+  void run(
+      const ShapeEntry& entry, const OperandMemory* operands, const uint64_t* numbers, const OutputMemory* outputs);
   // The same for a call that its entry does not describe. The call runs on tensors over its operands, and `args` is
   // used up.
   void run(const ShapeEntry& entry, c10::Stack& args, const OutputMemory* outputs);
@@ -88,7 +89,7 @@ class CallRunner {
   size_t used_ = 0;  // of aliases_
   size_t used_memories_ = 0;
   int most_threads_ = kUnlimited;
-  bool many_ = false;          // operands
+  bool many_ = false;                              // operands
   ska::flat_hash_map<uint64_t, size_t> place_of_;  // in memories_, by storage, if they are many
 };
 

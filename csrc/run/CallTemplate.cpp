@@ -49,7 +49,8 @@ void append_numbers(const CallTemplate& call, const c10::IValue* args, std::vect
   for (size_t i = 0; i < call.args.size(); ++i) {
     const auto& arg = call.args[i];
     switch (arg.kind) {
-      case Kind::Constant: break;
+      case Kind::Constant:
+        break;
       case Kind::Tensor:
         if (C10_UNLIKELY(call.operands[arg.first].on_host)) append_number(args[i].toTensor(), out);
         break;
@@ -64,7 +65,9 @@ void append_numbers(const CallTemplate& call, const c10::IValue* args, std::vect
       case Kind::NumberList:
         for (const auto& e : args[i].toListRef()) append_number(e, out);
         break;
-      default: append_number(args[i], out); break;
+      default:
+        append_number(args[i], out);
+        break;
     }
   }
 }
@@ -137,9 +140,13 @@ CallTemplate describe_call(const Operator& kernel, const c10::IValue* args) {
           call.numbers += words_of(arg.kind);
         }
         break;
-      case Operator::ArgKind::Device: arg.constant = value.isDevice() ? c10::IValue(c10::Device(c10::kCPU)) : value; break;
+      case Operator::ArgKind::Device:
+        arg.constant = value.isDevice() ? c10::IValue(c10::Device(c10::kCPU)) : value;
+        break;
       case Operator::ArgKind::Generator:
-      case Operator::ArgKind::Other: arg.constant = value; break;
+      case Operator::ArgKind::Other:
+        arg.constant = value;
+        break;
     }
     call.args.push_back(std::move(arg));
   }
@@ -148,12 +155,16 @@ CallTemplate describe_call(const Operator& kernel, const c10::IValue* args) {
 
 c10::IValue number_of(Kind kind, const uint64_t* words) {
   switch (kind) {
-    case Kind::Int: return static_cast<int64_t>(words[0]);
-    case Kind::Double: return std::bit_cast<double>(words[0]);
-    case Kind::Bool: return words[0] != 0;
+    case Kind::Int:
+      return static_cast<int64_t>(words[0]);
+    case Kind::Double:
+      return std::bit_cast<double>(words[0]);
+    case Kind::Bool:
+      return words[0] != 0;
     case Kind::Complex:
       return c10::complex<double>(std::bit_cast<double>(words[0]), std::bit_cast<double>(words[1]));
-    default: TORCH_INTERNAL_ASSERT(false, "not a number");
+    default:
+      TORCH_INTERNAL_ASSERT(false, "not a number");
   }
 }
 

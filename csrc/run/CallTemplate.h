@@ -15,7 +15,17 @@ struct CallTemplate {
     bool conj = false, neg = false, wrapped_number = false, on_host = false, written = false;
     uint32_t number = 0;  // on_host: which number
   };
-  enum class ArgKind : uint8_t { Constant, Tensor, TensorList, OptionalTensorList, Int, Double, Bool, Complex, NumberList };
+  enum class ArgKind : uint8_t {
+    Constant,
+    Tensor,
+    TensorList,
+    OptionalTensorList,
+    Int,
+    Double,
+    Bool,
+    Complex,
+    NumberList
+  };
   struct Arg {
     ArgKind kind = ArgKind::Constant;
     uint32_t first = 0;                     // Tensor: its operand; numbers: the first number
@@ -25,14 +35,14 @@ struct CallTemplate {
   };
 
   const Operator* kernel = nullptr;
-  uint64_t id = 0;              // of this template, never used again in this process
+  uint64_t id = 0;  // of this template, never used again in this process
   std::vector<Arg> args;
   std::vector<Operand> operands;
-  uint32_t numbers = 0;         // 64-bit words of numbers that a call brings along
-  size_t largest = 0;           // bytes of the largest operand or output, for the thread policy
+  uint32_t numbers = 0;  // 64-bit words of numbers that a call brings along
+  size_t largest = 0;    // bytes of the largest operand or output, for the thread policy
   bool any_written = false;
-  bool recordable = true;       // false: an argument was met that the template can't express
-  Widening widening;            // the dtypes in which it is computed
+  bool recordable = true;  // false: an argument was met that the template can't express
+  Widening widening;       // the dtypes in which it is computed
 };
 
 // Where a call's numbers come from: an argument of a call, or a 0-dim CPU operand.
@@ -48,7 +58,8 @@ CallTemplate describe_call(const Operator& kernel, const c10::IValue* args);
 c10::IValue number_of(CallTemplate::ArgKind kind, const uint64_t* words);
 // A 0-dim CPU tensor for an operand that is on the host.
 at::Tensor host_operand(const CallTemplate::Operand& operand, const uint64_t* words);
-// Its value, without the dispatcher: `item` fails under a dispatch mode, which gets a wrapped number as a Python number.
+// Its value, without the dispatcher: `item` fails under a dispatch mode, which gets a wrapped number as a Python
+// number.
 c10::Scalar host_value(const CallTemplate::Operand& operand, const uint64_t* words);
 
 }  // namespace openhpu

@@ -31,8 +31,7 @@ CallCommand* CallCommand::acquire(std::shared_ptr<const ShapeEntry> entry, devic
 void CallCommand::run() {
   device::MemoryPool::AccessScope access(device_->memory());
   auto& runner = CallRunner::of(*device_);
-  if (C10_LIKELY(entry_->call->recordable))
-    return runner.run(*entry_, operands.data(), numbers.data(), outputs.data());
+  if (C10_LIKELY(entry_->call->recordable)) return runner.run(*entry_, operands.data(), numbers.data(), outputs.data());
   c10::Stack taken = std::move(args);
   runner.run(*entry_, taken, outputs.data());
 }

@@ -29,7 +29,8 @@ class CallCommand final : public device::Command {
   c10::SmallVector<OperandMemory, 4> operands;
   c10::SmallVector<OutputMemory, 2> outputs;  // by storage
   std::vector<uint64_t> numbers;
-  // On aliases: of a call whose arguments its signature can't express (an index on the host). They are queued as they are.
+  // On aliases: of a call whose arguments its signature can't express (an index on the host). They are queued as they
+  // are.
   c10::Stack args;
 
  private:

@@ -38,8 +38,8 @@ void write_infinities(const at::Tensor& result, const at::Tensor& from) {
   const auto inf = std::numeric_limits<double>::infinity();
   const auto negative = from.view(at::kByte).ge(kSign);
   result.copy_(at::where(bits.gt(kInfinity), result.new_full({}, std::nan("")), result));
-  result.copy_(at::where(
-      bits.eq(kInfinity), at::where(negative, result.new_full({}, -inf), result.new_full({}, inf)), result));
+  result.copy_(
+      at::where(bits.eq(kInfinity), at::where(negative, result.new_full({}, -inf), result.new_full({}, inf)), result));
 }
 
 // Numbers above 240 in a result; `source`: what was cast to it, or undefined.
@@ -64,7 +64,9 @@ void call_with_e4m3(const Operator& op, c10::Stack& stack, Widening widening) {
   int64_t found = 0;
   for (size_t i = 0; i < args.size(); ++i) {
     if (op.writes(i, stack.data())) {
-      for_each_tensor(stack[i], [&](const at::Tensor& t) { if (is_e4m3(t)) written.push_back(t); });
+      for_each_tensor(stack[i], [&](const at::Tensor& t) {
+        if (is_e4m3(t)) written.push_back(t);
+      });
     } else if (stack[i].isTensor() && is_e4m3(stack[i].toTensor())) {
       const at::Tensor operand = stack[i].toTensor();
       const auto special = beyond(operand);

@@ -11,7 +11,7 @@
 namespace openhpu {
 
 struct PlannedOutput {
-  void* ptr;         // assigned by the host
+  void* ptr;  // assigned by the host
   size_t nbytes;
   uint32_t ordinal;  // index of the kernel's allocation that becomes this output, from 0
 };
@@ -20,7 +20,8 @@ struct PlannedOutput {
 template <class Planned>
 void order_planned(Planned& planned) {
   const auto earlier = [](const PlannedOutput& a, const PlannedOutput& b) { return a.ordinal < b.ordinal; };
-  if (!std::is_sorted(planned.begin(), planned.end(), earlier)) std::stable_sort(planned.begin(), planned.end(), earlier);
+  if (!std::is_sorted(planned.begin(), planned.end(), earlier))
+    std::stable_sort(planned.begin(), planned.end(), earlier);
 }
 
 class KernelScope {

@@ -21,8 +21,8 @@ namespace {
 
 thread_local int applied_threads = 0;
 
-// Of a worker that left the binding of OpenMP: the size of its team when all of the team's threads left it, too; 0 before.
-// Of any other thread -1.
+// Of a worker that left the binding of OpenMP: the size of its team when all of the team's threads left it, too; 0
+// before. Of any other thread -1.
 thread_local int unbound_team = -1;
 
 // libgomp binds a thread of a team when it makes the thread. It makes new ones where a team of several threads grows.
@@ -33,8 +33,9 @@ void unbind_team(int threads) noexcept {
   unbound_team = threads;
 }
 
-// PyTorch sets a thread's number of threads at its first kernel, over what that is to use. So it is asked for before the
-// first command, of PyTorch's library and of this one: each has its own mark, in an inline function, that it is set.
+// PyTorch sets a thread's number of threads at its first kernel, over what that is to use. So it is asked for before
+// the first command, of PyTorch's library and of this one: each has its own mark, in an inline function, that it is
+// set.
 int number_of_threads() {
   at::internal::lazy_init_num_threads();
   return at::get_num_threads();
@@ -52,9 +53,8 @@ void set_up_worker() {
 }
 
 void run_as_worker(const std::function<void()>& run) {
-  const auto keys = c10::make_scope_exit([before = c10::impl::tls_local_dispatch_key_set()] {
-    c10::impl::_force_tls_local_dispatch_key_set(before);
-  });
+  const auto keys = c10::make_scope_exit(
+      [before = c10::impl::tls_local_dispatch_key_set()] { c10::impl::_force_tls_local_dispatch_key_set(before); });
   c10::impl::PODLocalDispatchKeySet of_a_new_thread{};
   of_a_new_thread.set_included(c10::default_included_set);
   of_a_new_thread.set_excluded(c10::default_excluded_set);
@@ -70,7 +70,9 @@ void run_as_worker(const std::function<void()>& run) {
   const unsigned before = _mm_getcsr();
   const bool other_floats = (before & ~kFlags) != kDefault;
   if (other_floats) _mm_setcsr(kDefault);
-  const auto floats = c10::make_scope_exit([&] { if (other_floats) _mm_setcsr(before); });
+  const auto floats = c10::make_scope_exit([&] {
+    if (other_floats) _mm_setcsr(before);
+  });
 #endif
   // The thread gets its own numbers of threads back.
   const auto threads = c10::make_scope_exit([omp = number_of_threads()] {

@@ -8,11 +8,15 @@ Operator::ArgKind kind_of(const c10::Argument& argument) {
   auto type = argument.real_type();
   if (type->kind() == c10::TypeKind::OptionalType) type = type->expectRef<c10::OptionalType>().getElementType();
   switch (type->kind()) {
-    case c10::TypeKind::TensorType: return Kind::Tensor;
+    case c10::TypeKind::TensorType:
+      return Kind::Tensor;
     case c10::TypeKind::NumberType:
-    case c10::TypeKind::FloatType: return Kind::Number;
-    case c10::TypeKind::DeviceObjType: return Kind::Device;
-    case c10::TypeKind::GeneratorType: return Kind::Generator;
+    case c10::TypeKind::FloatType:
+      return Kind::Number;
+    case c10::TypeKind::DeviceObjType:
+      return Kind::Device;
+    case c10::TypeKind::GeneratorType:
+      return Kind::Generator;
     case c10::TypeKind::ListType: {
       auto element = type->expectRef<c10::ListType>().getElementType();
       if (element->kind() == c10::TypeKind::TensorType) return Kind::TensorList;
@@ -22,15 +26,16 @@ Operator::ArgKind kind_of(const c10::Argument& argument) {
         return Kind::OptionalTensorList;
       return Kind::Other;
     }
-    default: return Kind::Other;
+    default:
+      return Kind::Other;
   }
 }
 
 // Whose CPU kernel runs: that of this library's operator of the same name and arguments, if there is one.
 c10::OperatorHandle whose_kernel(const c10::OperatorHandle& op) {
   const auto& name = op.operator_name();
-  const auto own = c10::Dispatcher::singleton().findSchema(
-      {"openhpu" + name.name.substr(name.name.find("::")), name.overload_name});
+  const auto own =
+      c10::Dispatcher::singleton().findSchema({"openhpu" + name.name.substr(name.name.find("::")), name.overload_name});
   return own && own->schema().arguments() == op.schema().arguments() ? *own : op;
 }
 
@@ -49,7 +54,7 @@ Operator::Operator(const c10::OperatorHandle& op, const OpTraits& traits)
   if (traits_.seeded) name_.replace(0, name_.find("::"), "aten");
   for (const auto& argument : op.schema().arguments()) {
     const bool written = (argument.alias_info() && argument.alias_info()->isWrite()) ||
-        (traits_.undeclared_writes.arguments >> args_.size() & 1);
+                         (traits_.undeclared_writes.arguments >> args_.size() & 1);
     any_written_ |= written;
     args_.push_back({kind_of(argument), written});
   }

@@ -32,8 +32,8 @@ inline constinit thread_local bool t_unnoted_indices = false;
 // Products by the library that is chosen for them (run/Products). Null: the operator is no product.
 OwnCall product_call_of(const std::string& name);
 
-// Sums of small integers. PyTorch's kernel first copies the whole operand as int64, which takes eight times the memory of
-// an int8 operand. Here large operands are summed block by block.
+// Sums of small integers. PyTorch's kernel first copies the whole operand as int64, which takes eight times the memory
+// of an int8 operand. Here large operands are summed block by block.
 void sum_in_blocks(const Operator& op, c10::Stack& stack);
 
 // Wraps what the operator returned or wrote (OPENHPU_INT64=gaudi).
@@ -41,8 +41,8 @@ void call_with_int32(const Operator& op, c10::Stack& stack);
 // Wraps the int64 elements of a CPU tensor to the range of int32, and returns how many changed.
 int64_t wrap_to_int32(const at::Tensor& t);
 
-// float8_e4m3fn as on a Gaudi 2, which keeps the uppermost exponent for infinity and NaN: its largest number is 240, where
-// PyTorch's is 448. See docs/differences.md, e4m3-range.
+// float8_e4m3fn as on a Gaudi 2, which keeps the uppermost exponent for infinity and NaN: its largest number is 240,
+// where PyTorch's is 448. See docs/differences.md, e4m3-range.
 enum class E4m3 : uint8_t { kPyTorch, kNote, kGaudi2 };  // kNote: PyTorch's numbers; those above 240 are reported
 inline std::atomic<E4m3> g_e4m3{E4m3::kPyTorch};
 // Whether operators are to be looked at.
@@ -50,8 +50,8 @@ inline bool watches_e4m3() noexcept {
   const E4m3 values = g_e4m3.load(std::memory_order_relaxed);
   return values == E4m3::kGaudi2 || (values == E4m3::kNote && listening(kKindness));
 }
-// With kGaudi2 a cast gives infinity or NaN for operands above 240, other operators compute with NaN for them, and results
-// above 240 become infinity.
+// With kGaudi2 a cast gives infinity or NaN for operands above 240, other operators compute with NaN for them, and
+// results above 240 become infinity.
 void call_with_e4m3(const Operator& op, c10::Stack& stack, Widening widening);
 
 // The operator as reports name it: without its overload.
@@ -61,16 +61,16 @@ uint32_t running_site();
 
 // Differences of an operator from the generic case. The table is in call/OpTable.cpp.
 struct OpTraits {
-  bool always_wait = false;      // results depend on values: the host waits for the metadata
-  bool masks_wait = false;       // results depend on values only where an operand is a mask (bool or uint8)
-  bool numbers_matter = false;   // Scalar arguments determine the outputs' sizes (arange)
-  bool cpu_operands = false;     // accepts CPU tensors that are not 0-dim, as PyTorch's CUDA kernels do
-  bool collective = false;       // other processes take part: never rehearsed, and run by the worker alone
-  bool native = false;           // native in every generation, regardless of the table
-  bool exact = false;            // pure, and its result has the same bits in a recipe, except in small floats
-  bool seeded = false;           // the aten operator of the same name with its seed as an operand (SeededOps)
-  // Arguments (bits) that the kernel changes although the schema does not say so: when the boolean argument of the given
-  // position is true; -1: always.
+  bool always_wait = false;     // results depend on values: the host waits for the metadata
+  bool masks_wait = false;      // results depend on values only where an operand is a mask (bool or uint8)
+  bool numbers_matter = false;  // Scalar arguments determine the outputs' sizes (arange)
+  bool cpu_operands = false;    // accepts CPU tensors that are not 0-dim, as PyTorch's CUDA kernels do
+  bool collective = false;      // other processes take part: never rehearsed, and run by the worker alone
+  bool native = false;          // native in every generation, regardless of the table
+  bool exact = false;           // pure, and its result has the same bits in a recipe, except in small floats
+  bool seeded = false;          // the aten operator of the same name with its seed as an operand (SeededOps)
+  // Arguments (bits) that the kernel changes although the schema does not say so: when the boolean argument of the
+  // given position is true; -1: always.
   struct {
     uint32_t arguments = 0;
     int when = -1;

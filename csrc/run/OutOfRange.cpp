@@ -65,9 +65,9 @@ bool any_out_of(const Tensor& index, Range range) {
   }
   const auto low = static_cast<uint64_t>(range.low), last = static_cast<uint64_t>(range.size - 1);
   const auto signs = [&](int64_t begin, int64_t end, uint64_t found) {
-    return found |
-        (index.scalar_type() == at::kLong ? dense_signs(index.const_data_ptr<int64_t>() + begin, end - begin, low, last)
-                                          : dense_signs(index.const_data_ptr<int32_t>() + begin, end - begin, low, last));
+    return found | (index.scalar_type() == at::kLong
+                        ? dense_signs(index.const_data_ptr<int64_t>() + begin, end - begin, low, last)
+                        : dense_signs(index.const_data_ptr<int32_t>() + begin, end - begin, low, last));
   };
   constexpr int64_t kGrain = 1 << 16;
   if (index.numel() <= kGrain) return signs(0, index.numel(), 0) >> 63;
@@ -97,11 +97,16 @@ void note(const Operator& op, const IndicesOutOfRange& found) {
 // The same memory as integers, in which nothing is zero but zero, and which any kernel can write.
 Tensor bits(const Tensor& t) {
   switch (t.element_size()) {
-    case 1: return t.view(at::kByte);
-    case 2: return t.view(at::kShort);
-    case 4: return t.view(at::kInt);
-    case 8: return t.view(at::kLong);
-    default: return t;
+    case 1:
+      return t.view(at::kByte);
+    case 2:
+      return t.view(at::kShort);
+    case 4:
+      return t.view(at::kInt);
+    case 8:
+      return t.view(at::kLong);
+    default:
+      return t;
   }
 }
 
@@ -156,8 +161,8 @@ void read_along(const Operator& op, c10::Stack& stack, bool rows) {
 void index_select(const Operator& op, c10::Stack& stack) { read_along(op, stack, /*rows=*/true); }
 void gather(const Operator& op, c10::Stack& stack) { read_along(op, stack, /*rows=*/false); }
 
-// Calls the kernel with the indices, which are argument `at`, that exist; and with their rows of argument `rows`, if there
-// is one: along `dim`, or, if that is negative, with a row for each index.
+// Calls the kernel with the indices, which are argument `at`, that exist; and with their rows of argument `rows`, if
+// there is one: along `dim`, or, if that is negative, with a row for each index.
 void call_with_kept(const Operator& op, c10::Stack& stack, size_t at, Range range, int rows = -1, int64_t dim = 0) {
   const Tensor index = stack[at].toTensor();
   if (!lenient_indices() || !is_index(index) || !any_out_of(index, range)) return op.call_kernel(stack);
@@ -176,7 +181,8 @@ void call_with_kept(const Operator& op, c10::Stack& stack, size_t at, Range rang
   note(op, found);
 }
 
-// (self, dim, index, ...): calls the kernel with one more element along the dimension to write to, and cuts it off again.
+// (self, dim, index, ...): calls the kernel with one more element along the dimension to write to, and cuts it off
+// again.
 void write_widely(const Operator& op, c10::Stack& stack, int64_t dim, Range range) {
   const Tensor self = stack[0].toTensor(), index = stack[2].toTensor();
   Tensor out, result;
@@ -212,8 +218,8 @@ void write_rows(const Operator& op, c10::Stack& stack) {
   const Range range{0, size_along(self, *dim)};
   if (!any_out_of(index, range)) return op.call_kernel(stack);
   // Rows that do not fit are an error, regardless of their indices.
-  bool fits = index.dim() <= 1 && source.scalar_type() == self.scalar_type() &&
-      size_along(source, *dim) == index.numel();
+  bool fits =
+      index.dim() <= 1 && source.scalar_type() == self.scalar_type() && size_along(source, *dim) == index.numel();
   if (source.dim() > 0 && self.dim() > 0) {
     fits &= source.dim() == self.dim();
     for (int64_t d = 0; fits && d < self.dim(); ++d) fits = d == *dim || source.size(d) == self.size(d);

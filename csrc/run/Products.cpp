@@ -51,7 +51,7 @@ bool is_plain(const at::Tensor& t) {
 
 bool is_matrix(const at::Tensor& t, int64_t dim, at::ScalarType type) {
   return t.defined() && t.scalar_type() == type && t.layout() == at::kStrided && t.dim() == dim && !t.is_neg() &&
-      t.numel() > 0;
+         t.numel() > 0;
 }
 
 bool is_chosen(const at::Tensor& a, const at::Tensor& b) {
@@ -65,14 +65,17 @@ bool is_chosen(const at::Tensor& a, const at::Tensor& b) {
   const ProductBounds& from = bounds();
   // In floating point: the number of multiplications of a product that fits no memory fits no integer.
   const double multiplications = static_cast<double>(m) * n * k * batch;
-  return multiplications >= static_cast<double>(batch > 1 ? from.batch : std::min(m, n) < kSkinny ? from.skinny : from.single);
+  return multiplications >= static_cast<double>(
+                                batch > 1                  ? from.batch
+                                : std::min(m, n) < kSkinny ? from.skinny
+                                                           : from.single);
 }
 
 // Who computes a product: PyTorch's kernel, oneDNN, or a dot product for each number of the result.
 enum class Way { kKernel, kOneDnn, kDots };
 
-// A row in bfloat16 waits for b, of which dot products read each column once. oneDNN first copies b. Its bits are those of
-// several rows together, which small products keep: scripts compare them.
+// A row in bfloat16 waits for b, of which dot products read each column once. oneDNN first copies b. Its bits are those
+// of several rows together, which small products keep: scripts compare them.
 bool is_row(const at::Tensor& a, const at::Tensor& b) {
 #if defined(__x86_64__)
   static const bool possible = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -80,7 +83,7 @@ bool is_row(const at::Tensor& a, const at::Tensor& b) {
   constexpr bool possible = false;  // not measured there
 #endif
   return possible && g_rule.load(std::memory_order_relaxed) == ProductRule::kUsual && a.dim() == 2 && a.size(0) == 1 &&
-      a.stride(1) == 1 && b.stride(0) == 1 && static_cast<double>(a.size(1)) * b.size(1) >= 1 << 17;
+         a.stride(1) == 1 && b.stride(0) == 1 && static_cast<double>(a.size(1)) * b.size(1) >= 1 << 17;
 }
 
 Way way_of(const at::Tensor& a, const at::Tensor& b) {
@@ -91,7 +94,7 @@ Way way_of(const at::Tensor& a, const at::Tensor& b) {
   if (a.size(-1) != b.size(-2) || (dim == 3 && a.size(0) != b.size(0))) return Way::kKernel;
   if (type == at::kBFloat16) return is_row(a, b) ? Way::kDots : Way::kKernel;
   const bool suits = type == at::kFloat && has_onednn_products() && is_chosen(a, b) && is_plain(a) && is_plain(b) &&
-      at::globalContext().userEnabledMkldnn();
+                     at::globalContext().userEnabledMkldnn();
   return suits ? Way::kOneDnn : Way::kKernel;
 }
 
@@ -102,8 +105,8 @@ c10::SmallVector<int64_t, 3> sizes_of(const at::Tensor& a, const at::Tensor& b) 
 }
 
 bool takes_result(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
-  return is_matrix(out, a.dim(), a.scalar_type()) && out.is_contiguous() && out.sizes() == c10::IntArrayRef(sizes_of(a, b)) &&
-      !out.is_alias_of(a) && !out.is_alias_of(b);
+  return is_matrix(out, a.dim(), a.scalar_type()) && out.is_contiguous() &&
+         out.sizes() == c10::IntArrayRef(sizes_of(a, b)) && !out.is_alias_of(a) && !out.is_alias_of(b);
 }
 
 bool can_be_added(const at::Tensor& self, const at::Tensor& a, const at::Tensor& b) {
@@ -175,7 +178,7 @@ void call(const Operator& op, c10::Stack& stack) {
 bool has_onednn_products() noexcept {
 #if defined(__x86_64__)
   static const bool found = at::native::mkldnn_matmul && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+                            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   return found;
 #else
   return false;
@@ -186,7 +189,8 @@ ProductBounds product_bounds() noexcept { return bounds(); }
 void set_product_bounds(const ProductBounds& measured) noexcept { bounds() = measured; }
 
 bool product_by_rule(
-    const at::Tensor& out, const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, double beta, double alpha) {
+    const at::Tensor& out, const at::Tensor& self, const at::Tensor& a, const at::Tensor& b, double beta,
+    double alpha) {
   const Way way = way_of(a, b);
   if (way == Way::kKernel || !takes_result(out, a, b) || alpha == 0) return false;
   if (beta != 0 && (!can_be_added(self, a, b) || (!out.is_same(self) && out.is_alias_of(self)))) return false;

@@ -5,9 +5,9 @@
 namespace openhpu {
 
 // Who computes matrix products. Of float32: PyTorch's CPU kernels call MKL, which uses half of the arithmetic units of
-// some AMD processors. oneDNN, which libtorch_cpu contains too, uses nine tenths. Of one row of bfloat16, as of a language
-// model's token: PyTorch calls oneDNN, which first copies the weights. PyTorch's dot products do not.
-// The choice depends on the processor, the sizes and the layout alone, so that eager mode, nodes and recipes compute the
+// some AMD processors. oneDNN, which libtorch_cpu contains too, uses nine tenths. Of one row of bfloat16, as of a
+// language model's token: PyTorch calls oneDNN, which first copies the weights. PyTorch's dot products do not. The
+// choice depends on the processor, the sizes and the layout alone, so that eager mode, nodes and recipes compute the
 // same bits.
 
 // Computes out = beta * self + alpha * a @ b of matrices or batches of matrices. `self` is read only if beta is not 0,

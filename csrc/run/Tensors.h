@@ -15,8 +15,8 @@ inline c10::intrusive_ptr<c10::StorageImpl> host_storage_over(void* data, size_t
 inline c10::intrusive_ptr<c10::TensorImpl> host_tensor_on(
     c10::Storage storage, caffe2::TypeMeta dtype, c10::IntArrayRef sizes, c10::IntArrayRef strides, int64_t offset,
     c10::DispatchKey key = c10::DispatchKey::CPU) {
-  auto impl = c10::make_intrusive<c10::TensorImpl>(
-      c10::TensorImpl::VIEW, std::move(storage), c10::DispatchKeySet(key), dtype);
+  auto impl =
+      c10::make_intrusive<c10::TensorImpl>(c10::TensorImpl::VIEW, std::move(storage), c10::DispatchKeySet(key), dtype);
   impl->set_sizes_and_strides(sizes, strides, offset);
   return impl;
 }

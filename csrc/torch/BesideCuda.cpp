@@ -42,9 +42,7 @@ const Entry** table_of(const Hooks& hooks) {
   return reinterpret_cast<const Entry**>(const_cast<Hooks*>(&hooks));
 }
 
-void set_table(const Entry* table) {
-  __atomic_store_n(table_of(at::detail::getCUDAHooks()), table, __ATOMIC_RELEASE);
-}
+void set_table(const Entry* table) { __atomic_store_n(table_of(at::detail::getCUDAHooks()), table, __ATOMIC_RELEASE); }
 
 void answer_not_built() {
   static const NotBuilt no;
@@ -71,8 +69,10 @@ void become_accelerator() {
     TORCH_CHECK(found == c10::kHPU, "its accelerator is ", found ? c10::DeviceTypeName(*found, true) : "none");
   } catch (const c10::Error& error) {
     leave_accelerator();
-    TORCH_CHECK(false, "hpu cannot be the accelerator of this PyTorch (", error.what_without_backtrace(),
-      "). The core was built with PyTorch ", TORCH_VERSION, ": install that release, or PyTorch's build for the CPU.");
+    TORCH_CHECK(
+        false, "hpu cannot be the accelerator of this PyTorch (", error.what_without_backtrace(),
+        "). The core was built with PyTorch ", TORCH_VERSION,
+        ": install that release, or PyTorch's build for the CPU.");
   }
 }
 

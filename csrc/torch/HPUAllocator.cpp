@@ -29,8 +29,8 @@ void delete_memory(void* context) {
   const bool recorded = (memory->graph.load(std::memory_order_relaxed) | memory->capture) != 0;
   auto* d = device::DeviceRegistry::instance().get_if_open(memory->pool);
   if (C10_UNLIKELY(!d)) {
-    // In a forked child, and after the shutdown: the recorder may be locked by a thread that does not exist here or that
-    // never goes on, and it may still point to what it recorded, which is therefore left.
+    // In a forked child, and after the shutdown: the recorder may be locked by a thread that does not exist here or
+    // that never goes on, and it may still point to what it recorded, which is therefore left.
     if (!recorded) delete memory;
     return;
   }
@@ -52,8 +52,9 @@ void report_peak(device::Device& d, uint32_t site) {
   auto& seen = reported_peak[d.index()];
   if (peak > seen.load(std::memory_order_relaxed)) {
     seen.store(peak, std::memory_order_relaxed);
-    emit(kAllocationPeak, {{"device", static_cast<int64_t>(d.index())}, {"bytes", static_cast<int64_t>(peak)}},
-         site ? site : current_site());
+    emit(
+        kAllocationPeak, {{"device", static_cast<int64_t>(d.index())}, {"bytes", static_cast<int64_t>(peak)}},
+        site ? site : current_site());
   }
 }
 
@@ -164,8 +165,7 @@ void make_pending(c10::StorageImpl& storage, c10::DeviceIndex index, size_t nbyt
   storage.set_data_ptr_noswap(c10::DataPtr(nullptr, memory, &delete_memory, c10::Device(c10::kHPU, index)));
   storage.set_nbytes(nbytes);
   if (nbytes > 0) promise(*memory, 1);
-  if (nbytes > 0 && !storage.has_materializer())
-    storage.set_materializer(&materialize);
+  if (nbytes > 0 && !storage.has_materializer()) storage.set_materializer(&materialize);
 }
 
 c10::intrusive_ptr<c10::StorageImpl> make_pending_storage(c10::DeviceIndex index, size_t nbytes) {
@@ -283,10 +283,13 @@ HPUMemory* memory_of(const c10::StorageImpl& storage) {
 void copy_in_order(
     device::Device& d, const char* name, void* to, const void* from, size_t nbytes, uint32_t site,
     std::shared_ptr<void> kept) {
-  d.queue().submit(name, [&d, to, from, nbytes, kept = std::move(kept)] {
-    device::MemoryPool::AccessScope access(d.memory());
-    std::memcpy(to, from, nbytes);
-  }, site);
+  d.queue().submit(
+      name,
+      [&d, to, from, nbytes, kept = std::move(kept)] {
+        device::MemoryPool::AccessScope access(d.memory());
+        std::memcpy(to, from, nbytes);
+      },
+      site);
 }
 
 device::MemoryStats memory_stats_of(device::Device& d) {
@@ -324,8 +327,8 @@ class HPUAllocator final : public c10::DeviceAllocator {
       d->workspace().trim();
     }
   }
-  // One in-order queue per device: commands never use memory ahead of its last owner's. What a stream is recorded for is
-  // the address, which no other tensor gets meanwhile.
+  // One in-order queue per device: commands never use memory ahead of its last owner's. What a stream is recorded for
+  // is the address, which no other tensor gets meanwhile.
   void recordStream(const c10::DataPtr& ptr, c10::Stream) override {
     if (ptr.get_deleter() == &delete_memory)
       static_cast<HPUMemory*>(ptr.get_context())->in_order.store(true, std::memory_order_relaxed);
@@ -338,7 +341,8 @@ class HPUAllocator final : public c10::DeviceAllocator {
       stats[all].current = stats[all].allocated = static_cast<int64_t>(current);
       stats[all].peak = static_cast<int64_t>(peak);
     };
-    for (auto* stats : {&out.allocated_bytes, &out.active_bytes, &out.requested_bytes}) set(*stats, s.in_use, s.max_in_use);
+    for (auto* stats : {&out.allocated_bytes, &out.active_bytes, &out.requested_bytes})
+      set(*stats, s.in_use, s.max_in_use);
     set(out.reserved_bytes, s.limit, s.limit);
     set(out.allocation, s.active_allocs, s.active_allocs);
     out.allocation[all].allocated = static_cast<int64_t>(s.num_allocs);

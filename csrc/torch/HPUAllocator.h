@@ -28,10 +28,10 @@ struct SharedBlock {
 struct HPUMemory {
   void* data = nullptr;
   size_t nbytes;
-  c10::DeviceIndex device;                             // index the tensor reports
-  int pool;                                            // index of the software device whose memory it is
-  // The storage that this stands behind, as long as its memory is pending: assigned when it is needed (lazy mode), `data`
-  // null until then. Counted, so that a flush in another thread can tell whether the storage is being destroyed.
+  c10::DeviceIndex device;  // index the tensor reports
+  int pool;                 // index of the software device whose memory it is
+  // The storage that this stands behind, as long as its memory is pending: assigned when it is needed (lazy mode),
+  // `data` null until then. Counted, so that a flush in another thread can tell whether the storage is being destroyed.
   c10::weak_intrusive_ptr<c10::StorageImpl> owner = c10::weak_intrusive_ptr<c10::StorageImpl>::reclaim(nullptr);
   // The slot that this is in a graph being recorded; valid while that graph has the same number. 0: in none.
   std::atomic<uint64_t> graph{0};
@@ -43,8 +43,8 @@ struct HPUMemory {
   // Set when captured graphs need the memory beside this storage; the last holder frees it.
   std::shared_ptr<SharedBlock> shared;
   std::atomic<SharedBlock*> watched{nullptr};  // the same, from when it is watched
-  // The command that made the contents, as long as no other command may have written to them; 0: unknown. Who reads them
-  // need not wait for commands that are queued behind it.
+  // The command that made the contents, as long as no other command may have written to them; 0: unknown. Who reads
+  // them need not wait for commands that are queued behind it.
   std::atomic<uint64_t> made_by{0};
   // A stream was recorded: the block is not free before the commands that the queue has when the tensor dies.
   std::atomic<bool> in_order{false};
@@ -85,7 +85,8 @@ bool is_pinned_ptr(const void* ptr);
 void return_to_host(c10::Storage storage);
 void release_returned();
 
-// Before a command gets the address of a storage's memory. The caller may write at any time, and so may whoever it gives the address to.
+// Before a command gets the address of a storage's memory. The caller may write at any time, and so may whoever it
+// gives the address to.
 void require_memory(const c10::StorageImpl& storage);
 // For a caller that only reads, or that calls `begin_write` itself.
 void require_memory_to_read(const c10::StorageImpl& storage);
@@ -116,11 +117,11 @@ void copy_in_order(
 device::MemoryStats memory_stats_of(device::Device& d);
 // The memory, with the caller as one more owner. Under the recorder's lock.
 std::shared_ptr<SharedBlock> share_memory(HPUMemory& memory);
-// A block whose first `nbytes` are those of a file (kernels/SharedMemory), which it takes over, or closes where it fails.
-// Waits for the device.
+// A block whose first `nbytes` are those of a file (kernels/SharedMemory), which it takes over, or closes where it
+// fails. Waits for the device.
 std::shared_ptr<SharedBlock> map_block(device::Device& d, size_t nbytes, int file);
-// A DataPtr of a new storage over such a block; `place_in` puts an existing storage there, without its contents, and returns
-// the memory that it had, to be freed when nothing needs it. Under the recorder's lock.
+// A DataPtr of a new storage over such a block; `place_in` puts an existing storage there, without its contents, and
+// returns the memory that it had, to be freed when nothing needs it. Under the recorder's lock.
 c10::DataPtr make_mapped(c10::DeviceIndex index, size_t nbytes, std::shared_ptr<SharedBlock> block);
 void* place_in(c10::StorageImpl& storage, std::shared_ptr<SharedBlock> block);
 // The memory behind a storage; null when its DataPtr is not ours (external memory, no memory).

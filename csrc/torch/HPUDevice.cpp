@@ -64,9 +64,7 @@ void unchecked_set_device(c10::DeviceIndex index) noexcept {
   if (index >= 0) tls_device = registry().count() == 1 ? 0 : index;
 }
 
-device::Device& device_of(c10::DeviceIndex index) {
-  return registry().get(normalize_index(index));
-}
+device::Device& device_of(c10::DeviceIndex index) { return registry().get(normalize_index(index)); }
 
 c10::Stream current_stream(c10::DeviceIndex index) {
   index = normalize_index(index);
@@ -97,8 +95,8 @@ void raise_pending_error(device::Device& d) {
   if (!pending) return;
   std::string where = describe_site(pending->site);
   std::string context = "The operator " + pending->name + " failed on the device" +
-      (where.empty() ? "" : "; it was issued at " + where) +
-      ". (HPU runs asynchronously: the error is reported at the first synchronisation after it.)";
+                        (where.empty() ? "" : "; it was issued at " + where) +
+                        ". (HPU runs asynchronously: the error is reported at the first synchronisation after it.)";
   if (listening(kError)) emit(kError, {{"op", pending->name}, {"message", context}}, pending->site);
   try {
     std::rethrow_exception(pending->error);

@@ -32,8 +32,8 @@ device::Stream& stream_of(const c10::Stream& stream);
 // Unless null: events that this thread records are this point, on any stream.
 inline constinit thread_local const std::shared_ptr<device::Point>* t_record_beside = nullptr;
 
-// After a wait: emits kernels' warnings and throws the pending error of the device's queue, if any, with the operator and
-// the line that issued it.
+// After a wait: emits kernels' warnings and throws the pending error of the device's queue, if any, with the operator
+// and the line that issued it.
 void raise_pending_error(device::Device& d);
 void raise_pending_errors();  // of all open devices
 // Waits for all commands, then raises what went wrong.
@@ -54,7 +54,8 @@ inline void note_read(device::Device& d) { above.note_read(d); }
 // Queues a command on the current stream of the device.
 uint64_t submit(device::Device& d, device::Command* command, device::OnInterrupt what = device::OnInterrupt::GoOn);
 
-// Threads that kernels use: torch.set_num_threads, but not more than there are usable cores. Looked at for each command.
+// Threads that kernels use: torch.set_num_threads, but not more than there are usable cores. Looked at for each
+// command.
 void set_kernel_threads(int n) noexcept;
 void limit_kernel_threads(int cores) noexcept;
 int kernel_threads() noexcept;

@@ -49,7 +49,8 @@ uint32_t draw_seed(const std::optional<at::Generator>& generator, c10::DeviceInd
   const at::Generator& g = generator.has_value() && generator->defined() ? *generator : default_generator(index);
   const auto type = g.device().type();
   TORCH_CHECK(
-      type == c10::kHPU || type == c10::kCPU, "Expected a 'hpu' or 'cpu' device type for generator but found '", type, "'");
+      type == c10::kHPU || type == c10::kCPU, "Expected a 'hpu' or 'cpu' device type for generator but found '", type,
+      "'");
   auto* impl = static_cast<at::CPUGeneratorImpl*>(g.unsafeGetGeneratorImpl());
   std::lock_guard<std::mutex> lock(impl->mutex_);
   return impl->random();

@@ -59,7 +59,8 @@ struct Activity final : public libkineto::GenericTraceActivity {
 // The track of the compiler in a process.
 constexpr int32_t kCompilerTrack = 0x7ffffffe;
 
-// By kind of a record: the kind's name, its type in a file, the name of the call on the host, and, of copies, their own.
+// By kind of a record: the kind's name, its type in a file, the name of the call on the host, and, of copies, their
+// own.
 struct KindNames {
   const char* kind;
   ActivityType shown;
@@ -116,13 +117,14 @@ void link(Activity& activity, const TraceRecord& record, bool begins) {
 }
 
 std::string metadata_of(const TraceRecord& record) {
-  std::string json = "\"device\": " + std::to_string(record.device) + ", \"context\": 0, \"stream\": " +
-      std::to_string(record.stream) + ", \"correlation\": " + std::to_string(record.correlation);
+  std::string json = "\"device\": " + std::to_string(record.device) +
+                     ", \"context\": 0, \"stream\": " + std::to_string(record.stream) +
+                     ", \"correlation\": " + std::to_string(record.correlation);
   if (record.bytes) {
     json += ", \"bytes\": " + std::to_string(record.bytes);
     if (record.end > record.begin)
       json += ", \"memory bandwidth (GB/s)\": " +
-          std::to_string(static_cast<double>(record.bytes) / static_cast<double>(record.end - record.begin));
+              std::to_string(static_cast<double>(record.bytes) / static_cast<double>(record.end - record.begin));
   }
   if (record.operators) json += ", \"operators\": " + std::to_string(record.operators);
   if (record.begin > record.launch_end)
@@ -162,7 +164,7 @@ std::unique_ptr<Activity> mark_activity(
       mark.begin, mark.end);
   out->metadata = [&record, &mark] {
     std::string json = "\"part of\": " + quoted(name_of(record)) + ", \"device\": " + std::to_string(record.device) +
-        ", \"stream\": " + std::to_string(record.stream);
+                       ", \"stream\": " + std::to_string(record.stream);
     add_line(json, mark.site);
     return json;
   };
@@ -191,11 +193,11 @@ struct Within {
 };
 thread_local Within within;
 
-void push(std::vector<uint64_t> Within::*stack, uint64_t session, uint64_t id) {
+void push(std::vector<uint64_t> Within::* stack, uint64_t session, uint64_t id) {
   if (within.session != session) within = {session, {}, {}};
   (within.*stack).push_back(id);
 }
-void pop(std::vector<uint64_t> Within::*stack, uint64_t session) {
+void pop(std::vector<uint64_t> Within::* stack, uint64_t session) {
   if (within.session == session && !(within.*stack).empty()) (within.*stack).pop_back();
 }
 
@@ -203,7 +205,7 @@ void pop(std::vector<uint64_t> Within::*stack, uint64_t session) {
 bool nests(const std::vector<std::pair<uint64_t, uint64_t>>& others, uint64_t begin, uint64_t end) {
   return std::all_of(others.begin(), others.end(), [&](const auto& o) {
     return end <= o.first || o.second <= begin || (begin <= o.first && o.second <= end) ||
-        (o.first <= begin && end <= o.second);
+           (o.first <= begin && end <= o.second);
   });
 }
 
@@ -237,8 +239,9 @@ class Session final : public libkineto::IActivityProfilerSession {
       for (const auto& mark : record.marks) keep(logger, nullptr, mark_activity(buffer_->span, record, mark));
     }
     for (const auto& span : buffer_->data.spans)
-      keep(logger, span.operation ? linked(static_cast<int32_t>(span.operation)) : nullptr,
-           span_activity(buffer_->span, span));
+      keep(
+          logger, span.operation ? linked(static_cast<int32_t>(span.operation)) : nullptr,
+          span_activity(buffer_->span, span));
     add_ranges(logger, linked);
     name_tracks(logger, begin);
     status_ = libkineto::TraceStatus::READY;
@@ -268,7 +271,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     std::string out;
     for (auto* d : device::DeviceRegistry::instance().open())
       out += (out.empty() ? "" : ", ") + ("{\"id\": " + std::to_string(d->index())) +
-          ", \"name\": \"hpu\", \"totalGlobalMem\": " + std::to_string(d->memory().stats().limit) + "}";
+             ", \"name\": \"hpu\", \"totalGlobalMem\": " + std::to_string(d->memory().stats().limit) + "}";
     return out;
   }
   std::unordered_map<std::string, std::string> getMetadata() override {
@@ -353,8 +356,8 @@ class Session final : public libkineto::IActivityProfilerSession {
     }
   }
 
-  // Kineto names processes 0 to 15 after the script at `time`, in case they are devices that it knows. Readers that go by
-  // time (Perfetto) take the later name.
+  // Kineto names processes 0 to 15 after the script at `time`, in case they are devices that it knows. Readers that go
+  // by time (Perfetto) take the later name.
   void name_tracks(ActivityLogger& logger, int64_t time) {
     std::set<std::pair<int32_t, int64_t>> streams;
     for (const auto& r : buffer_->data.records) streams.emplace(r.device, r.stream);
@@ -362,10 +365,10 @@ class Session final : public libkineto::IActivityProfilerSession {
     for (const auto& [on, stream] : streams) {
       if (on != std::exchange(known, on))
         logger.handleDeviceInfo(
-            {on, libkineto::kExceedMaxPid + on, "HPU " + std::to_string(on), "HPU " + std::to_string(on)},
-            time + 1000);
-      const std::string name =
-          stream == kCollectiveStream ? "collectives" : "stream " + std::to_string(stream) + (stream ? "" : " (default)");
+            {on, libkineto::kExceedMaxPid + on, "HPU " + std::to_string(on), "HPU " + std::to_string(on)}, time + 1000);
+      const std::string name = stream == kCollectiveStream
+                                   ? "collectives"
+                                   : "stream " + std::to_string(stream) + (stream ? "" : " (default)");
       logger.handleResourceInfo({stream, stream, on, name}, time);
     }
     for (const auto& s : buffer_->data.spans)

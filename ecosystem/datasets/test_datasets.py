@@ -8,10 +8,14 @@ from torch.utils.data import DataLoader
 
 ROWS = 20
 FEATURES = datasets.Features(
-    {"x": datasets.Sequence(datasets.Value("float32"), length=4), "y": datasets.Value("int64"),
-     "m": datasets.Array2D((2, 3), "float32"), "text": datasets.Value("string"),
-     "ragged": datasets.Sequence(datasets.Value("int64"))}
-)  # fmt: skip
+    {
+        "x": datasets.Sequence(datasets.Value("float32"), length=4),
+        "y": datasets.Value("int64"),
+        "m": datasets.Array2D((2, 3), "float32"),
+        "text": datasets.Value("string"),
+        "ragged": datasets.Sequence(datasets.Value("int64")),
+    }
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -21,11 +25,15 @@ def progress():
 
 def made():
     return datasets.Dataset.from_dict(
-        {"x": [[n, n + 0.5, -n, 1] for n in range(ROWS)], "y": list(range(ROWS)),
-         "m": [np.full((2, 3), n) for n in range(ROWS)],
-         "text": [f"row {n}" for n in range(ROWS)], "ragged": [list(range(n % 4 + 1)) for n in range(ROWS)]},
+        {
+            "x": [[n, n + 0.5, -n, 1] for n in range(ROWS)],
+            "y": list(range(ROWS)),
+            "m": [np.full((2, 3), n) for n in range(ROWS)],
+            "text": [f"row {n}" for n in range(ROWS)],
+            "ragged": [list(range(n % 4 + 1)) for n in range(ROWS)],
+        },
         features=FEATURES,
-    )  # fmt: skip
+    )
 
 
 def on_hpu(data):

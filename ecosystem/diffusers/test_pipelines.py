@@ -19,36 +19,65 @@ CLOSE = {"rtol": 0, "atol": 5e-3}
 def encoder(kind="CLIPTextModel", **more):
     torch.manual_seed(0)
     config = transformers.CLIPTextConfig(
-        vocab_size=99, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
-        max_position_embeddings=20, bos_token_id=1, eos_token_id=2, pad_token_id=0, **more,
-    )  # fmt: skip
+        vocab_size=99,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=20,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+        **more,
+    )
     return getattr(transformers, kind)(config).eval()
 
 
 def stable_diffusion(kind="StableDiffusionPipeline", **more):
     parts = {
-        "vae": make("AutoencoderKL"), "unet": make("UNet2DCondition"), "text_encoder": encoder(),
-        "tokenizer": tokenizer(20), "scheduler": diffusers.DDIMScheduler(clip_sample=False), "safety_checker": None,
-        "feature_extractor": None, "requires_safety_checker": False, **more,
-    }  # fmt: skip
+        "vae": make("AutoencoderKL"),
+        "unet": make("UNet2DCondition"),
+        "text_encoder": encoder(),
+        "tokenizer": tokenizer(20),
+        "scheduler": diffusers.DDIMScheduler(clip_sample=False),
+        "safety_checker": None,
+        "feature_extractor": None,
+        "requires_safety_checker": False,
+        **more,
+    }
     return getattr(diffusers, kind)(**parts)
 
 
 PIPELINES = {
     "ddpm": (lambda: diffusers.DDPMPipeline(make("UNet2D"), diffusers.DDPMScheduler()), {"num_inference_steps": 4}),
     "ddim": (lambda: diffusers.DDIMPipeline(make("UNet2D"), diffusers.DDIMScheduler()), {"num_inference_steps": 4}),
-    "dit": (lambda: diffusers.DiTPipeline(make("DiT"), make("AutoencoderKL"), diffusers.DDIMScheduler()),
-        {"num_inference_steps": 3, "class_labels": [1, 2]}),
-    "stable diffusion": (stable_diffusion,
-        {"prompt": "a cat", "height": 16, "width": 16, "num_inference_steps": 4, "guidance_scale": 5.0}),
-    "stable diffusion, no guidance": (stable_diffusion,
-        {"prompt": ["a cat", "dog"], "height": 16, "width": 16, "num_inference_steps": 3, "guidance_scale": 1.0}),
-    "image to image": (lambda: stable_diffusion("StableDiffusionImg2ImgPipeline"),
-        {"prompt": "a cat", "image": torch.full((1, 3, 16, 16), 0.3), "num_inference_steps": 6, "strength": 0.7}),
-    "control": (lambda: stable_diffusion("StableDiffusionControlNetPipeline", controlnet=make("ControlNet")),
-        {"prompt": "a cat", "image": torch.full((1, 3, 16, 16), 0.3), "num_inference_steps": 3, "height": 16,
-         "width": 16}),
-}  # fmt: skip
+    "dit": (
+        lambda: diffusers.DiTPipeline(make("DiT"), make("AutoencoderKL"), diffusers.DDIMScheduler()),
+        {"num_inference_steps": 3, "class_labels": [1, 2]},
+    ),
+    "stable diffusion": (
+        stable_diffusion,
+        {"prompt": "a cat", "height": 16, "width": 16, "num_inference_steps": 4, "guidance_scale": 5.0},
+    ),
+    "stable diffusion, no guidance": (
+        stable_diffusion,
+        {"prompt": ["a cat", "dog"], "height": 16, "width": 16, "num_inference_steps": 3, "guidance_scale": 1.0},
+    ),
+    "image to image": (
+        lambda: stable_diffusion("StableDiffusionImg2ImgPipeline"),
+        {"prompt": "a cat", "image": torch.full((1, 3, 16, 16), 0.3), "num_inference_steps": 6, "strength": 0.7},
+    ),
+    "control": (
+        lambda: stable_diffusion("StableDiffusionControlNetPipeline", controlnet=make("ControlNet")),
+        {
+            "prompt": "a cat",
+            "image": torch.full((1, 3, 16, 16), 0.3),
+            "num_inference_steps": 3,
+            "height": 16,
+            "width": 16,
+        },
+    ),
+}
 
 
 @pytest.mark.parametrize("name", PIPELINES)

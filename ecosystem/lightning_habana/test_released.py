@@ -112,7 +112,9 @@ def test_one_process(tmp_path, name):
 
 @pytest.mark.parametrize("strategy", ["HPUDDPStrategy()", "HPUParallelStrategy()", "HPUFSDPStrategy()"])
 def test_two_devices(tmp_path, strategy):
-    run(tmp_path, f"""
+    run(
+        tmp_path,
+        f"""
 strategy = {strategy}
 trainer, model = trained(accelerator=HPUAccelerator(), devices=2, strategy=strategy)
 assert trainer.world_size == 2 and torch.distributed.get_backend() == "hccl"
@@ -120,13 +122,17 @@ if type(strategy) is HPUDDPStrategy:
     weights = [torch.empty(2, 32, device="hpu") for _ in range(2)]
     torch.distributed.all_gather(weights, model.layer.weight.detach().to("hpu"))
     assert torch.equal(*weights)
-""", launcher=("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"))  # fmt: skip
+""",
+        launcher=("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"),
+    )
 
 
 @pytest.mark.skipif(vision.folder() is None, reason=vision.MISSING)
 @pytest.mark.parametrize(("generation", "loader"), [("gaudi2", "MediaApiDataLoader"), ("gaudi", "HabanaDataLoader")])
 def test_images(tmp_path, generation, loader):
-    run(tmp_path, f"""
+    run(
+        tmp_path,
+        f"""
 import pathlib, numpy, PIL.Image
 from torchvision import transforms as t
 from lightning_habana.pytorch.datamodule import HPUDataModule
@@ -163,4 +169,7 @@ Trainer(
 ).fit(model, data)
 assert type(data.train_dataloader()).__name__ == "{loader}"
 assert model.seen == 2 * (16 + 8), model.seen
-""", first="from tests import vision\nvision.load()\n", OPENHPU_GENERATION=generation)  # fmt: skip
+""",
+        first="from tests import vision\nvision.load()\n",
+        OPENHPU_GENERATION=generation,
+    )

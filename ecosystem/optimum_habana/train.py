@@ -20,9 +20,14 @@ DEVICE, FOLDER = sys.argv[1], Path(sys.argv[2])
 
 
 def trainer(
-    key: str, name: str, changes: dict[str, Any], config: dict[str, Any], own: dict[str, Any],
-    sequences: bool = False, **more: Any,
-) -> Any:  # fmt: skip
+    key: str,
+    name: str,
+    changes: dict[str, Any],
+    config: dict[str, Any],
+    own: dict[str, Any],
+    sequences: bool = False,
+    **more: Any,
+) -> Any:
     """The device's trainer."""
     options = both.options(FOLDER / name, DEVICE, STEPS, **changes)
     if DEVICE == "cpu":
@@ -61,10 +66,15 @@ def main() -> None:
     found["resumed"] = logged(resumed)[-half:]
 
     classifier = trainer(
-        "RobertaForSequenceClassification", "evaluation", {}, {"use_fused_adam": True},
-        {"use_hpu_graphs_for_inference": True}, train_dataset=rows(classes=True), eval_dataset=rows(classes=True)[:10],
+        "RobertaForSequenceClassification",
+        "evaluation",
+        {},
+        {"use_fused_adam": True},
+        {"use_hpu_graphs_for_inference": True},
+        train_dataset=rows(classes=True),
+        eval_dataset=rows(classes=True)[:10],
         compute_metrics=lambda p: {"accuracy": float((p.predictions.argmax(-1) == p.label_ids).mean())},
-    )  # fmt: skip
+    )
     classifier.train()
     evaluated = classifier.evaluate()
     found["evaluation"] = {"eval_loss": evaluated["eval_loss"], "accuracy": evaluated["eval_accuracy"]}

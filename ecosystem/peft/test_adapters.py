@@ -32,7 +32,7 @@ MERGED = {
     "bone": lambda: peft.MissConfig(r=4, target_modules=TARGETS, **TASK),
     "randlora": lambda: peft.RandLoraConfig(r=4, target_modules=TARGETS, **TASK),
     "layernorm": lambda: peft.LNTuningConfig(target_modules=["input_layernorm"], **TASK),
-}  # fmt: skip
+}
 PROMPTS = {
     "prompt tuning": lambda: peft.PromptTuningConfig(num_virtual_tokens=4, **TASK),
     "prefix tuning": lambda: peft.PrefixTuningConfig(num_virtual_tokens=4, **TASK),

@@ -31,10 +31,17 @@ def test_encode(tmp_path, pooling):
 
 @pytest.mark.parametrize(
     "options",
-    [{"precision": "int8"}, {"precision": "binary"}, {"output_value": "token_embeddings"}, {"truncate_dim": 8},
-     {"normalize_embeddings": True}, {"convert_to_numpy": True}, {"prompt": "the "}],
+    [
+        {"precision": "int8"},
+        {"precision": "binary"},
+        {"output_value": "token_embeddings"},
+        {"truncate_dim": 8},
+        {"normalize_embeddings": True},
+        {"convert_to_numpy": True},
+        {"prompt": "the "},
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_encode_options(tmp_path, options):
     models = on_each(embedder, tmp_path)
     found, expected = (models[device].encode(TEXTS[:5], batch_size=2, **options) for device in ("hpu", "cpu"))

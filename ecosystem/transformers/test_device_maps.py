@@ -29,8 +29,14 @@ def test_offloaded_to_the_host(tmp_path):
     model = make(ROW)
     expected = model(**arguments(ROW, "cpu")).logits
     model.save_pretrained(tmp_path / "model")
-    places = {"model.embed_tokens": "hpu", "model.layers.0": "hpu", "model.layers.1": "cpu", "model.norm": "hpu",
-              "model.rotary_emb": "hpu", "lm_head": "disk"}  # fmt: skip
+    places = {
+        "model.embed_tokens": "hpu",
+        "model.layers.0": "hpu",
+        "model.layers.1": "cpu",
+        "model.norm": "hpu",
+        "model.rotary_emb": "hpu",
+        "lm_head": "disk",
+    }
     loaded = transformers.LlamaForCausalLM.from_pretrained(
         tmp_path / "model", device_map=places, offload_folder=tmp_path / "offloaded"
     )

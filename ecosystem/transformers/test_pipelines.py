@@ -66,30 +66,50 @@ def sounds():
 # Task, model, what goes with it, input, options of the call.
 TASKS = {
     "text-generation": (lambda: model("LlamaForCausalLM"), words, TEXT, {"max_new_tokens": 5, "do_sample": False}),
-    "text-generation, batch": (lambda: model("GPT2LMHeadModel"), words, [TEXT, "a dog"],
-        {"max_new_tokens": 5, "do_sample": False, "batch_size": 2}),
+    "text-generation, batch": (
+        lambda: model("GPT2LMHeadModel"),
+        words,
+        [TEXT, "a dog"],
+        {"max_new_tokens": 5, "do_sample": False, "batch_size": 2},
+    ),
     "fill-mask": (lambda: model("BertForMaskedLM"), words, "the [MASK] sat on the mat .", {}),
-    "text-classification": (lambda: classes("BertForSequenceClassification"), words, [TEXT, "a dog is good", "bad"],
-        {"batch_size": 2, "top_k": None}),
+    "text-classification": (
+        lambda: classes("BertForSequenceClassification"),
+        words,
+        [TEXT, "a dog is good", "bad"],
+        {"batch_size": 2, "top_k": None},
+    ),
     "token-classification": (lambda: classes("BertForTokenClassification"), words, TEXT, {}),
     "zero-shot-classification": (
-        lambda: classes("BertForSequenceClassification"), words, TEXT, {"candidate_labels": ["cat", "dog", "house"]},
+        lambda: classes("BertForSequenceClassification"),
+        words,
+        TEXT,
+        {"candidate_labels": ["cat", "dog", "house"]},
     ),
     "feature-extraction": (lambda: classes("BertModel"), words, TEXT, {}),
     "image-classification": (lambda: model("ViTForImageClassification"), pictures, image, {}),
     "image-feature-extraction": (lambda: model("Dinov2ForImageClassification").dinov2, pictures, image, {}),
-    "image-segmentation": (lambda: model("SegformerForSemanticSegmentation"),
-        lambda: {"image_processor": image_processor("SegformerImageProcessor")}, image, {}),
-    "object-detection": (lambda: model("YolosForObjectDetection"),
+    "image-segmentation": (
+        lambda: model("SegformerForSemanticSegmentation"),
+        lambda: {"image_processor": image_processor("SegformerImageProcessor")},
+        image,
+        {},
+    ),
+    "object-detection": (
+        lambda: model("YolosForObjectDetection"),
         lambda: {"image_processor": transformers.YolosImageProcessor(size={"height": 32, "width": 32})},
-        image, {"threshold": 0.0}),
+        image,
+        {"threshold": 0.0},
+    ),
     "audio-classification": (lambda: model("HubertForSequenceClassification"), sounds, sound, {}),
     "automatic-speech-recognition": (lambda: model("Wav2Vec2ForCTC"), lambda: words() | sounds(), sound, {}),
     "zero-shot-image-classification": (
-        lambda: model("CLIPModel"), lambda: words() | {"image_processor": image_processor("CLIPImageProcessor")}, image,
+        lambda: model("CLIPModel"),
+        lambda: words() | {"image_processor": image_processor("CLIPImageProcessor")},
+        image,
         {"candidate_labels": ["cat", "dog"]},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -18,9 +18,14 @@ from ecosystem.transformers.train_cases import CASES, STEPS
 
 DEVICE, FOLDER = sys.argv[1], Path(sys.argv[2])
 NO_DROPOUT = {
-    "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0,
-    "attn_pdrop": 0.0, "dropout": 0.0, "dropout_rate": 0.0,
-}  # fmt: skip
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "resid_pdrop": 0.0,
+    "embd_pdrop": 0.0,
+    "attn_pdrop": 0.0,
+    "dropout": 0.0,
+    "dropout_rate": 0.0,
+}
 
 
 def model(name: str, dropout: bool = False) -> torch.nn.Module:
@@ -60,24 +65,40 @@ def main() -> None:
     resumed = Trainer(model("BertForMaskedLM", True), TrainingArguments(**options("resumed")), train_dataset=rows())
     resumed.train(resume_from_checkpoint=str(FOLDER / "resumed" / f"checkpoint-{STEPS // 2}"))
     found["resumed"] = {
-        "whole": weights(whole), "resumed": weights(resumed), "losses": logged(whole), "after": logged(resumed),
-    }  # fmt: skip
+        "whole": weights(whole),
+        "resumed": weights(resumed),
+        "losses": logged(whole),
+        "after": logged(resumed),
+    }
 
     classes = rows(classes=True)
     best = TrainingArguments(
-        **options("best", eval_strategy="steps", eval_steps=2, save_strategy="steps", save_steps=2, save_total_limit=1,
-                  load_best_model_at_end=True, metric_for_best_model="accuracy")
-    )  # fmt: skip
+        **options(
+            "best",
+            eval_strategy="steps",
+            eval_steps=2,
+            save_strategy="steps",
+            save_steps=2,
+            save_total_limit=1,
+            load_best_model_at_end=True,
+            metric_for_best_model="accuracy",
+        )
+    )
     classifier = Trainer(
-        model("RobertaForSequenceClassification"), best, train_dataset=classes, eval_dataset=classes[:10],
+        model("RobertaForSequenceClassification"),
+        best,
+        train_dataset=classes,
+        eval_dataset=classes[:10],
         compute_metrics=lambda p: {"accuracy": float((p.predictions.argmax(-1) == p.label_ids).mean())},
-    )  # fmt: skip
+    )
     classifier.train()
     evaluated, predicted = classifier.evaluate(), classifier.predict(classes[:6])
     found["evaluation"] = {
-        "accuracy": evaluated["eval_accuracy"], "loss": evaluated["eval_loss"],
-        "predictions": predicted.predictions.tolist(), "best": classifier.state.best_metric,
-    }  # fmt: skip
+        "accuracy": evaluated["eval_accuracy"],
+        "loss": evaluated["eval_loss"],
+        "predictions": predicted.predictions.tolist(),
+        "best": classifier.state.best_metric,
+    }
 
     arguments = Seq2SeqTrainingArguments(**options("sequences", predict_with_generate=True, generation_max_length=8))
     pairs = rows(labels=6)

@@ -51,9 +51,13 @@ def sft(name, lora=False, **changes):
     data = datasets.Dataset.from_list(TEXTS)
     config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM") if lora else None
     trainer = trl.SFTTrainer(
-        model(), trl.SFTConfig(**options(name, max_length=32, **changes)), train_dataset=data, eval_dataset=data,
-        processing_class=tokenizer(wrapped=False), peft_config=config,
-    )  # fmt: skip
+        model(),
+        trl.SFTConfig(**options(name, max_length=32, **changes)),
+        train_dataset=data,
+        eval_dataset=data,
+        processing_class=tokenizer(wrapped=False),
+        peft_config=config,
+    )
     trainer.train()
     return history(trainer, "loss", "grad_norm", "mean_token_accuracy") | {"eval": trainer.evaluate()["eval_loss"]}
 
@@ -61,9 +65,12 @@ def sft(name, lora=False, **changes):
 def by(kind, made, rows, given, **more):
     """A trainer of this kind, which has trained."""
     trainer = getattr(trl, f"{kind}Trainer")(
-        made, args=getattr(trl, f"{kind}Config")(**given), train_dataset=datasets.Dataset.from_list(rows),
-        processing_class=tokenizer(wrapped=False), **more,
-    )  # fmt: skip
+        made,
+        args=getattr(trl, f"{kind}Config")(**given),
+        train_dataset=datasets.Dataset.from_list(rows),
+        processing_class=tokenizer(wrapped=False),
+        **more,
+    )
     trainer.train()
     return trainer
 

@@ -78,9 +78,11 @@ def structured(llm: Any, folder: Path, meant: Path) -> float:
 
     schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": False}
     forms: dict[str, dict[str, Any]] = {
-        r"dog|brown": {"choice": ["dog", "brown"]}, r"[a-c]{3}x": {"regex": r"[a-c]{3}x"},
-        r'\s*\{\s*"n"\s*:\s*[12]\s*\}\s*': {"json": schema}, r"(ab)+c": {"grammar": 'root ::= "ab" root | "abc"'},
-    }  # fmt: skip
+        r"dog|brown": {"choice": ["dog", "brown"]},
+        r"[a-c]{3}x": {"regex": r"[a-c]{3}x"},
+        r'\s*\{\s*"n"\s*:\s*[12]\s*\}\s*': {"json": schema},
+        r"(ab)+c": {"grammar": 'root ::= "ab" root | "abc"'},
+    }
     for pattern, form in forms.items():
         choice = SamplingParams(temperature=0, max_tokens=40, structured_outputs=StructuredOutputsParams(**form))
         (one,) = llm.generate([PROMPTS[0]], choice, use_tqdm=False)
@@ -126,9 +128,10 @@ def images(llm: Any, folder: Path, meant: Path) -> float:
 FP8 = 1.0  # activations in fp8, of which the CPU's have none; a token that is wrong is 4 away
 _LORA: dict[str, Any] = {"enable_lora": True, "max_loras": 3, "max_lora_rank": 8}
 _HOST = {
-    "kv_connector": "OffloadingConnector", "kv_role": "kv_both",
+    "kv_connector": "OffloadingConnector",
+    "kv_role": "kv_both",
     "kv_connector_extra_config": {"cpu_bytes_to_use": 64 << 20, "block_size": 128},
-}  # fmt: skip
+}
 _SCALED = "compressed-tensors fp8 channel"
 _EXPERTS = ("fp8 dynamic", "fp8 blocks", _SCALED, "compressed-tensors int4")
 _CACHED = {"enable_prefix_caching": True}
@@ -186,13 +189,14 @@ FEATURES: dict[str, Feature] = {
     "cache on the host": Feature(options=_CACHED | {"kv_transfer_config": _HOST}, counter="external_prefix_cache_hits"),
     "structured output": Feature(check=structured),
     "refused: weights of another format": Feature(
-        options={"quantization": "awq_hpu"}, refused="weight",
+        options={"quantization": "awq_hpu"},
+        refused="weight",
         spoil=lambda folder: made.configure(folder, quantization_config=made.FORMATS["awq"][0]),
     ),
     "refused: a scale of another shape": Feature(form=_SCALED, spoil=made.halve_scales, refused="AssertionError"),
     "refused: an adapter above the rank": Feature(options=_LORA | {"max_lora_rank": 1}, check=adapters, refused="rank"),
     "embeddings": Feature(options={"runner": "pooling", "convert": "embed"}, near=0.01, check=embeddings),
-}  # fmt: skip
+}
 
 
 def run(name: str, compiled: bool) -> float:
@@ -275,9 +279,12 @@ def save(folder: Path) -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     config = quantization.FP8Config(
-        fp8_config="E4M3", scale_format="const", allowlist={"types": ["Linear"]}, blocklist={"names": ["lm_head"]},
+        fp8_config="E4M3",
+        scale_format="const",
+        allowlist={"types": ["Linear"]},
+        blocklist={"names": ["lm_head"]},
         dump_stats_path=str(folder.with_name("measured") / "inc"),
-    )  # fmt: skip
+    )
     model = quantization.prepare(model, config)
     with torch.no_grad():
         for prompt in PROMPTS:

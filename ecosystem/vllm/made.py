@@ -59,12 +59,13 @@ def _four(weight: torch.Tensor, kind: str) -> tuple[Tensors, torch.Tensor]:
     tensors: dict[str, Callable[[], Tensors]] = {
         "compressed": lambda: {"weight_packed": _packed(stored), "weight_scale": half, "weight_shape": shape},
         "gptq": lambda: {
-            "qweight": _packed(stored).t(), "qzeros": _packed((zero.t() - 1) % 16), "scales": half.t(), "g_idx": index
+            "qweight": _packed(stored).t(),
+            "qzeros": _packed((zero.t() - 1) % 16),
+            "scales": half.t(),
+            "g_idx": index,
         },
-        "awq": lambda: {
-            "qweight": _packed(stored.t(), order), "qzeros": _packed(zero.t(), order), "scales": half.t()
-        },
-    }  # fmt: skip
+        "awq": lambda: {"qweight": _packed(stored.t(), order), "qzeros": _packed(zero.t(), order), "scales": half.t()},
+    }
     return tensors[kind](), meant
 
 
@@ -84,9 +85,12 @@ def _compressed(form: str, weights: dict[str, Any], inputs: dict[str, Any] | Non
     common = {"symmetric": True, "observer": "minmax", "dynamic": False}
     group = {"targets": ["Linear"], "weights": common | weights, "input_activations": inputs and common | inputs}
     return {
-        "quant_method": "compressed-tensors", "format": form, "quantization_status": "compressed",
-        "ignore": ["lm_head", "re:.*gate$"], "config_groups": {"group_0": group},
-    }  # fmt: skip
+        "quant_method": "compressed-tensors",
+        "format": form,
+        "quantization_status": "compressed",
+        "ignore": ["lm_head", "re:.*gate$"],
+        "config_groups": {"group_0": group},
+    }
 
 
 _E4M3, _INT8 = {"num_bits": 8, "type": "float"}, {"num_bits": 8, "type": "int"}
@@ -98,26 +102,36 @@ FORMATS: dict[str, tuple[dict[str, Any], Callable[[torch.Tensor], tuple[Tensors,
     "fp8 dynamic": (_DYNAMIC, partial(_eight, kind="tensor")),
     "fp8 static": (_DYNAMIC | {"activation_scheme": "static"}, partial(_eight, kind="tensor", inputs=True)),
     "fp8 blocks": (
-        _DYNAMIC | {"weight_block_size": [128, 128]}, partial(_eight, kind="block", name="weight_scale_inv"),
+        _DYNAMIC | {"weight_block_size": [128, 128]},
+        partial(_eight, kind="block", name="weight_scale_inv"),
     ),
     "compressed-tensors fp8 channel": (
-        _compressed("float-quantized", _E4M3 | _CHANNEL, _E4M3 | _TOKEN), partial(_eight, kind="channel"),
+        _compressed("float-quantized", _E4M3 | _CHANNEL, _E4M3 | _TOKEN),
+        partial(_eight, kind="channel"),
     ),
     "compressed-tensors fp8 static": (
-        _compressed("float-quantized", _E4M3 | _TENSOR, _E4M3 | _TENSOR), partial(_eight, kind="tensor", inputs=True),
+        _compressed("float-quantized", _E4M3 | _TENSOR, _E4M3 | _TENSOR),
+        partial(_eight, kind="tensor", inputs=True),
     ),
     "compressed-tensors int8": (
-        _compressed("int-quantized", _INT8 | _CHANNEL, _INT8 | _TOKEN), partial(_eight, kind="int8"),
+        _compressed("int-quantized", _INT8 | _CHANNEL, _INT8 | _TOKEN),
+        partial(_eight, kind="int8"),
     ),
     "compressed-tensors int4": (_compressed("pack-quantized", _INT4), partial(_four, kind="compressed")),
-    "modelopt fp8": ({"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]},
-        partial(_eight, kind="tensor", inputs=True)),
-    "awq": ({"quant_method": "awq", "bits": 4, "group_size": _GROUP, "zero_point": True, "version": "gemm"},
-        partial(_four, kind="awq")),
-    "gptq": ({"quant_method": "gptq", "bits": 4, "group_size": _GROUP, "desc_act": False, "sym": False},
-        partial(_four, kind="gptq")),
+    "modelopt fp8": (
+        {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]},
+        partial(_eight, kind="tensor", inputs=True),
+    ),
+    "awq": (
+        {"quant_method": "awq", "bits": 4, "group_size": _GROUP, "zero_point": True, "version": "gemm"},
+        partial(_four, kind="awq"),
+    ),
+    "gptq": (
+        {"quant_method": "gptq", "bits": 4, "group_size": _GROUP, "desc_act": False, "sym": False},
+        partial(_four, kind="gptq"),
+    ),
     "mxfp4": ({"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}, _mxfp4),
-}  # fmt: skip
+}
 
 
 def quantise(folder: Path, name: str, layers: re.Pattern[str] = _LAYERS) -> Path:
@@ -221,9 +235,14 @@ def vision(folder: Path) -> None:
     seen: dict[str, Any] = {"depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 2}
     seen |= {"out_hidden_size": 256, "fullatt_block_indexes": [1]}
     config = transformers.Qwen2_5_VLConfig(
-        text_config=text, vision_config=seen, image_token_id=image, video_token_id=video, vision_start_token_id=start,
-        vision_end_token_id=end, tie_word_embeddings=False,
-    )  # fmt: skip
+        text_config=text,
+        vision_config=seen,
+        image_token_id=image,
+        video_token_id=video,
+        vision_start_token_id=start,
+        vision_end_token_id=end,
+        tie_word_embeddings=False,
+    )
     torch.manual_seed(0)
     model = transformers.Qwen2_5_VLForConditionalGeneration(config)
     model.lm_head.weight.data[[image, video]] = 0  # an answer has no images

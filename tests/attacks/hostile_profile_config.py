@@ -8,10 +8,23 @@ from openhpu.observe.profiler import config
 
 GUARD = {"openhpu.settings.folders.read_object": lambda path: json.loads(path.read_bytes())}
 HOSTILE = (
-    b'{"session": "' + b"x" * (2 << 20) + b'"}', b'{"a":' * 100_000, b"[]", b"null", b"1e999", b'{"first": "1"}',
-    b'{"first": true}', b'{"last": 1.5}', b'{"output": 5}', b'{"session": []}', b'{"phase": {}}', b'{"unknown": 1}',
-    b'{"first": ' + b"9" * 5000 + b"}", b"\xff\xfe", b"", pickle.dumps({"session": "x"}),
-)  # fmt: skip
+    b'{"session": "' + b"x" * (2 << 20) + b'"}',
+    b'{"a":' * 100_000,
+    b"[]",
+    b"null",
+    b"1e999",
+    b'{"first": "1"}',
+    b'{"first": true}',
+    b'{"last": 1.5}',
+    b'{"output": 5}',
+    b'{"session": []}',
+    b'{"phase": {}}',
+    b'{"unknown": 1}',
+    b'{"first": ' + b"9" * 5000 + b"}",
+    b"\xff\xfe",
+    b"",
+    pickle.dumps({"session": "x"}),
+)
 
 
 def kept(folder):

@@ -7,10 +7,16 @@ from openhpu import cli
 
 GUARD = {"openhpu.observe.profiler.reading.read": lambda path: json.loads(path.read_bytes())}
 HOSTILE = (
-    b'{"traceEvents":' * 100_000, b"\x1f\x8b\x08\0\0\0\0\0\0\3garbage", b"", b"[]", b'{"traceEvents": 1}',
-    pickle.dumps({"traceEvents": []}), b'{"traceEvents": [1]}', b'{"traceEvents": [{"ph": "X", "cat": "kernel"}]}',
+    b'{"traceEvents":' * 100_000,
+    b"\x1f\x8b\x08\0\0\0\0\0\0\3garbage",
+    b"",
+    b"[]",
+    b'{"traceEvents": 1}',
+    pickle.dumps({"traceEvents": []}),
+    b'{"traceEvents": [1]}',
+    b'{"traceEvents": [{"ph": "X", "cat": "kernel"}]}',
     b'{"traceEvents": [{"ph": "X", "cat": "kernel", "pid": 0, "ts": "1", "dur": {}}]}',
-)  # fmt: skip
+)
 
 
 def attack(folder):

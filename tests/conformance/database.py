@@ -14,12 +14,27 @@ FAMILIES = ("op_forward", "op_backward", "module", "optimizer")
 
 # Short names of dtypes, in the order of the table's columns.
 DTYPES: dict[torch.dtype, str] = {
-    torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.float64: "f64", torch.bool: "b8",
-    torch.uint8: "u8", torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64",
-    torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64", torch.complex32: "c32", torch.complex64: "c64",
-    torch.complex128: "c128", torch.float8_e4m3fn: "f8e4m3", torch.float8_e5m2: "f8e5m2",
-    torch.float8_e4m3fnuz: "f8e4m3z", torch.float8_e5m2fnuz: "f8e5m2z",
-}  # fmt: skip
+    torch.float32: "f32",
+    torch.bfloat16: "bf16",
+    torch.float16: "f16",
+    torch.float64: "f64",
+    torch.bool: "b8",
+    torch.uint8: "u8",
+    torch.int8: "i8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.uint16: "u16",
+    torch.uint32: "u32",
+    torch.uint64: "u64",
+    torch.complex32: "c32",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
+    torch.float8_e4m3fn: "f8e4m3",
+    torch.float8_e5m2: "f8e5m2",
+    torch.float8_e4m3fnuz: "f8e4m3z",
+    torch.float8_e5m2fnuz: "f8e5m2z",
+}
 
 
 def dtype_name(dtype: torch.dtype) -> str:

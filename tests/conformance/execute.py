@@ -22,10 +22,13 @@ Program = Callable[[Arguments, str], Any]
 
 # In these words PyTorch's kernels refuse a dtype.
 REFUSALS = (
-    "not implemented for", "Expected a long tensor for index", "does not support bool input",
-    "Expected a floating point or complex tensor as input", "input dtype should be either floating point or complex",
+    "not implemented for",
+    "Expected a long tensor for index",
+    "does not support bool input",
+    "Expected a floating point or complex tensor as input",
+    "input dtype should be either floating point or complex",
     "Integer division with addcdiv is no longer supported",
-)  # fmt: skip
+)
 
 
 @dataclass

@@ -26,8 +26,11 @@ PAGES = {
 _KINDS = (
     ("convolutions", r"nn\.functional\.conv"),
     ("attention", r".*attention"),
-    ("products", r"(__rmatmul__|addbmm|addmm|addmv|addr|baddbmm|bmm|chain_matmul|dot|einsum|ger|inner|kron|matmul|mm|mv"
-     r"|linalg\.multi_dot|linalg\.vecdot|outer|tensordot|vdot|nn\.functional\.(bi)?linear|sparse\.mm)\b"),
+    (
+        "products",
+        r"(__rmatmul__|addbmm|addmm|addmv|addr|baddbmm|bmm|chain_matmul|dot|einsum|ger|inner|kron|matmul|mm|mv"
+        r"|linalg\.multi_dot|linalg\.vecdot|outer|tensordot|vdot|nn\.functional\.(bi)?linear|sparse\.mm)\b",
+    ),
     ("norms", r"(nn\.functional\.(batch|group|instance|layer|rms|local_response)_norm|native_(batch|layer)_norm)"),
     ("pooling", r"nn\.functional\..*pool"),
     ("losses", r"nn\.functional\..*(loss|entropy|nll)"),
@@ -36,7 +39,7 @@ _KINDS = (
     ("fourier transforms", r"fft\.|stft|istft"),
     ("special functions", r"special\."),
     ("masked", r"masked\."),
-)  # fmt: skip
+)
 
 
 def kind(name: str) -> str:
@@ -46,9 +49,12 @@ def kind(name: str) -> str:
             return title
     info = type(operators()[name]).__name__
     return {
-        "UnaryUfuncInfo": "elementwise, one operand", "BinaryUfuncInfo": "elementwise, two operands",
-        "ReductionOpInfo": "reductions", "ShapeFuncInfo": "shapes", "ForeachFuncInfo": "lists",
-    }.get(info, "others")  # fmt: skip
+        "UnaryUfuncInfo": "elementwise, one operand",
+        "BinaryUfuncInfo": "elementwise, two operands",
+        "ReductionOpInfo": "reductions",
+        "ShapeFuncInfo": "shapes",
+        "ForeachFuncInfo": "lists",
+    }.get(info, "others")
 
 
 @functools.cache

@@ -25,8 +25,15 @@ from tests.conformance.transfer import OnHost
 
 # Results whose contents are whatever the memory held; shape, dtype, strides and device are compared.
 UNINITIALISED = {
-    "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_", "resize_as_",
-}  # fmt: skip
+    "empty",
+    "empty_like",
+    "empty_permuted",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "resize_",
+    "resize_as_",
+}
 # Their sections or indices are a tensor of the CPU on every device.
 SPLITS_BY_HOST_TENSOR = {"tensor_split"}
 # What PyTorch's own decorators widen a tolerance for is here the same comparison: one device against another.
@@ -114,9 +121,11 @@ def run(case: Case, checks: Checks, part: str) -> None:
 def _variants(op: Any, checks: Checks, i: int, arguments: Arguments, tol: Tolerance, content: bool) -> None:
     seen = [op.op]
     for name, function, program in (
-        ("method", op.method_variant, calling), ("operator", op.operator_variant, calling),
-        ("in-place", op.inplace_variant, in_place), ("in-place operator", op.inplace_operator_variant, in_place),
-    ):  # fmt: skip
+        ("method", op.method_variant, calling),
+        ("operator", op.operator_variant, calling),
+        ("in-place", op.inplace_variant, in_place),
+        ("in-place operator", op.inplace_operator_variant, in_place),
+    ):
         if function is not None and function not in seen:
             seen.append(function)
             check(checks, f"sample {i} {name}", program(function), arguments, tol, content=content, few=True)

@@ -24,9 +24,16 @@ from tests.conformance.transfer import tensors_of
 EAGER, LAZY, RECIPE, COMPILE = FAMILIES = ("gaudi_eager", "gaudi_lazy", "gaudi_recipe", "gaudi_compile")
 
 COLUMNS = {
-    "fp32": ("float32",), "bf16": ("bfloat16",), "fp16": ("float16",), "fp8": ("float8_e5m2", "float8_e4m3fn"),
-    "int64": ("int64",), "int32": ("int32",), "int16": ("int16",), "int8": ("int8",), "bool": ("bool",),
-}  # fmt: skip
+    "fp32": ("float32",),
+    "bf16": ("bfloat16",),
+    "fp16": ("float16",),
+    "fp8": ("float8_e5m2", "float8_e4m3fn"),
+    "int64": ("int64",),
+    "int32": ("int32",),
+    "int16": ("int16",),
+    "int8": ("int8",),
+    "bool": ("bool",),
+}
 CANDIDATES = 24  # samples of a database that are looked at
 SAMPLES = 2  # of these that are used
 

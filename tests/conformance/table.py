@@ -16,12 +16,18 @@ from tests.conformance.results import Run
 DOCUMENTS = {mode: ROOT / "docs" / f"conformance-{mode}.md" for mode in ("lazy", "compile", "gaudi")}
 DOCUMENTS["eager"] = ROOT / "docs" / "conformance.md"
 _TITLES = {
-    "op_forward": "operators, forward", "op_backward": "operators, backward", "module": "modules",
-    "optimizer": "optimizers", "recipe": "operators, compiled", "compile_forward": "operators, forward",
-    "compile_backward": "operators, backward", "gaudi_eager": "Gaudi's table, eager",
-    "gaudi_lazy": "Gaudi's table, recorded", "gaudi_recipe": "Gaudi's table, in recipes",
+    "op_forward": "operators, forward",
+    "op_backward": "operators, backward",
+    "module": "modules",
+    "optimizer": "optimizers",
+    "recipe": "operators, compiled",
+    "compile_forward": "operators, forward",
+    "compile_backward": "operators, backward",
+    "gaudi_eager": "Gaudi's table, eager",
+    "gaudi_lazy": "Gaudi's table, recorded",
+    "gaudi_recipe": "Gaudi's table, in recipes",
     "gaudi_compile": "Gaudi's table, torch.compile",
-}  # fmt: skip
+}
 _FAMILIES = {
     "eager": ("op_forward", "op_backward"),
     "lazy": ("op_forward", "op_backward", "recipe"),

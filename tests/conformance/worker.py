@@ -20,9 +20,13 @@ from tests.conformance.database import Case
 from tests.conformance.execute import DEVICE, Checks, settle
 
 RUNNERS = {
-    "op_forward": forward.run, "op_backward": backward.run, "module": modules.run, "optimizer": optimizers.run,
-    "gaudi_eager": gaudi.run, "gaudi_lazy": gaudi.run,
-}  # fmt: skip
+    "op_forward": forward.run,
+    "op_backward": backward.run,
+    "module": modules.run,
+    "optimizer": optimizers.run,
+    "gaudi_eager": gaudi.run,
+    "gaudi_lazy": gaudi.run,
+}
 
 
 def run_case(text: str, part: str) -> dict[str, Any]:
@@ -40,10 +44,15 @@ def run_case(text: str, part: str) -> dict[str, Any]:
         checks.fail("case", f"{type(e).__name__}: {' '.join(str(e).split())[:400]} ({last.name}, line {last.lineno})")
         settle(DEVICE)
     return {
-        "case": text, "ok": checks.count == 0, "failures": checks.failures, "count": checks.count,
-        "samples": checks.samples, "checked": checks.checked, "recorded": counters()["ops_recorded"] - recorded,
+        "case": text,
+        "ok": checks.count == 0,
+        "failures": checks.failures,
+        "count": checks.count,
+        "samples": checks.samples,
+        "checked": checks.checked,
+        "recorded": counters()["ops_recorded"] - recorded,
         "seconds": round(time.perf_counter() - start, 3),
-    }  # fmt: skip
+    }
 
 
 def serve(run: Callable[[tuple[str, ...]], list[dict[str, Any]]]) -> None:

@@ -37,9 +37,19 @@ def build_and_test(budget, folder, options, arguments):
     cmake, ninja = tool("cmake"), tool("ninja")
     # CMake picks its own reconfiguration up; an existing folder is configured again in no time.
     configure = [
-        cmake, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}", "-S", ".", "-B", folder,
-        "-DOPENHPU_BUILD_TESTS=ON", "-DOPENHPU_BUILD_EXTENSION=OFF", f"-DPython3_EXECUTABLE={sys.executable}", *options,
-    ]  # fmt: skip
+        cmake,
+        "-G",
+        "Ninja",
+        f"-DCMAKE_MAKE_PROGRAM={ninja}",
+        "-S",
+        ".",
+        "-B",
+        folder,
+        "-DOPENHPU_BUILD_TESTS=ON",
+        "-DOPENHPU_BUILD_EXTENSION=OFF",
+        f"-DPython3_EXECUTABLE={sys.executable}",
+        *options,
+    ]
     jobs = f"-j{os.cpu_count() or 1}"
     build = [cmake, "--build", folder, jobs]
     shown = ["--output-on-failure", "--no-tests=error", "--timeout", "120"]

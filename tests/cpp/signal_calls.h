@@ -18,7 +18,10 @@ struct SignalCalls {
     hears = true;
     pending = false;
     above.hears_signals = [] { return hears.load(); };
-    above.interrupt_pending = [] { ++asked; return pending.load(); };
+    above.interrupt_pending = [] {
+      ++asked;
+      return pending.load();
+    };
     above.handle_signals = [] {
       ++asked;
       if (pending) throw Interrupt();

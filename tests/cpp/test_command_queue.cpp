@@ -84,8 +84,9 @@ TEST(CommandQueue, WhoDoesNotHearIsNotInterrupted) {
   CommandQueue queue("test");
   SignalCalls signals;
   SignalCalls::pending = true;
-  for (const auto& [hears, what] : {std::pair(false, OnInterrupt::Throw), std::pair(false, OnInterrupt::Return),
-                                    std::pair(true, OnInterrupt::GoOn)}) {
+  for (const auto& [hears, what] :
+       {std::pair(false, OnInterrupt::Throw), std::pair(false, OnInterrupt::Return),
+        std::pair(true, OnInterrupt::GoOn)}) {
     SignalCalls::hears = hears;
     Gate gate(queue);
     std::thread opener([&] {

@@ -39,7 +39,8 @@ TEST(CommandQueue, WhatMayNotRunAnywhereRunsOnTheWorkerInOrder) {
   EXPECT_EQ(ran[1], ran[4]);
 }
 
-// Two ranks in one process: each waits for the other before it sends. Run by the thread that submits they would deadlock.
+// Two ranks in one process: each waits for the other before it sends. Run by the thread that submits they would
+// deadlock.
 TEST(CommandQueue, CommandsThatWaitForEachOtherNeverRunOnTheHost) {
   CommandQueue first("0"), second("1");
   for (auto* queue : {&first, &second}) queue->set_workerless(true);
@@ -56,7 +57,9 @@ TEST(CommandQueue, CommandsThatWaitForEachOtherNeverRunOnTheHost) {
 // Waits for something that another thread brings.
 class Beside : public Command {
  public:
-  Beside(std::atomic<bool>& there, std::vector<std::thread::id>& ran) : there_(there), ran_(ran) { waits_beside = true; }
+  Beside(std::atomic<bool>& there, std::vector<std::thread::id>& ran) : there_(there), ran_(ran) {
+    waits_beside = true;
+  }
   void run() override {
     EXPECT_TRUE(there_.load());
     ran_.push_back(std::this_thread::get_id());
@@ -178,7 +181,8 @@ TEST(CommandQueue, HostThatWaitsRunsWhatIsLeft) {
     run();
     --depth;
   };
-  // Which of the two runs a command depends on who is faster; all run once and in order, those of the host in the scope.
+  // Which of the two runs a command depends on who is faster; all run once and in order, those of the host in the
+  // scope.
   std::vector<int> order, expected;
   const auto host = std::this_thread::get_id();
   for (int i = 0; i < 20000; ++i) {

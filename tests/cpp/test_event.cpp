@@ -66,8 +66,9 @@ TEST_P(EventTest, BlockWithinAQueueNeedsNoCommand) {
   EXPECT_EQ(queue.submitted(), before);
 }
 
-INSTANTIATE_TEST_SUITE_P(Timing, EventTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "WithTiming" : "WithoutTiming"; });
+INSTANTIATE_TEST_SUITE_P(Timing, EventTest, ::testing::Bool(), [](const auto& info) {
+  return info.param ? "WithTiming" : "WithoutTiming";
+});
 
 TEST(Event, OneEventMayBeWaitedForByManyThreads) {
   CommandQueue queue("test");

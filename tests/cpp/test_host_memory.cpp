@@ -31,8 +31,8 @@ class WatchfulPool : public ::testing::Test {
   ~WatchfulPool() override { Backing::set_root(""); }
   void available(uint64_t megabytes) {
     std::filesystem::create_directories(machine.path() + "/proc");
-    std::ofstream(machine.path() + "/proc/meminfo") << "MemTotal: 1048576 kB\nMemFree: 12 kB\nMemAvailable: "
-                                                    << (megabytes << 10) << " kB\n";
+    std::ofstream(machine.path() + "/proc/meminfo")
+        << "MemTotal: 1048576 kB\nMemFree: 12 kB\nMemAvailable: " << (megabytes << 10) << " kB\n";
     Backing::set_root(machine.path());
   }
   static std::string refusal(MemoryPool& pool, size_t nbytes) {
@@ -51,8 +51,9 @@ TEST_F(WatchfulPool, WhatIsPromisedAndNotTouchedCounts) {
   MemoryPool pool("HPU 0", 1024 * kMiB, true), workspace("HPU 0 workspace", 1024 * kMiB, true);
   void* first = pool.allocate(60 * kMiB);
   available(228);  // nothing was touched, so that the machine still has as much
-  EXPECT_NE(refusal(workspace, 42 * kMiB).find("60 MB of device memory that is in use but not yet written"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal(workspace, 42 * kMiB).find("60 MB of device memory that is in use but not yet written"),
+      std::string::npos);
   EXPECT_NE(workspace.allocate(40 * kMiB), nullptr);
   // Touched, it is missing from what the machine has, and no longer counts.
   std::memset(first, 1, 60 * kMiB);

@@ -95,9 +95,7 @@ TEST(ModuleLock, AChildForkedWhileAnotherThreadWaitsForItDoesNotKeepIt) {
   std::unique_ptr<ModuleLock> lock;
   std::thread waiter([&] { lock = std::make_unique<ModuleLock>(0, 60, folder.path()); });
   while (!waiting) std::this_thread::yield();
-  Child survivor([](Child& parent) {
-    parent.meet();
-  });
+  Child survivor([](Child& parent) { parent.meet(); });
   survivor.await();
   EXPECT_EQ(holder.release(), 0);
   waiter.join();

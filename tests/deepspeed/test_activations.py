@@ -14,10 +14,13 @@ def all_ranks():
     size = dist.get_world_size()
     group, *alone = (dist.new_group(members) for members in (list(range(size)), *([rank] for rank in range(size))))
     return types.SimpleNamespace(
-        get_model_parallel_rank=dist.get_rank, get_model_parallel_world_size=lambda: size,
-        get_model_parallel_group=lambda: group, get_data_parallel_rank=lambda: 0,
-        get_data_parallel_world_size=lambda: 1, get_data_parallel_group=lambda: alone[dist.get_rank()],
-    )  # fmt: skip
+        get_model_parallel_rank=dist.get_rank,
+        get_model_parallel_world_size=lambda: size,
+        get_model_parallel_group=lambda: group,
+        get_data_parallel_rank=lambda: 0,
+        get_data_parallel_world_size=lambda: 1,
+        get_data_parallel_group=lambda: alone[dist.get_rank()],
+    )
 
 
 def gradients(options, parallel):

@@ -50,10 +50,15 @@ def make_universal(folder):
         return
     ds_to_universal.main(
         argparse.Namespace(
-            input_folder=f"{folder}/here", output_folder=f"{folder}/universal", num_extract_workers=1,
-            num_merge_workers=1, keep_temp_folder=False, strict=True, inject_missing_state=True,
+            input_folder=f"{folder}/here",
+            output_folder=f"{folder}/universal",
+            num_extract_workers=1,
+            num_merge_workers=1,
+            keep_temp_folder=False,
+            strict=True,
+            inject_missing_state=True,
         )
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -106,8 +106,10 @@ def inferred(name, graphs=False, policy=None, **arguments):
             engine.module = ht.hpu.wrap_in_hpu_graph(engine.module)
         before = openhpu.counters()["graph_replays"]
         found = [scores(engine, numbers(seed=seed).to("hpu")) for seed in ((1, 2, 3) if graphs else (3,))]
-        parted = sum(type(layer).__name__.startswith(("Linear", "LmHead", "fused")) and type(layer) is not nn.Linear
-                     for layer in engine.module.modules())  # fmt: skip
+        parted = sum(
+            type(layer).__name__.startswith(("Linear", "LmHead", "fused")) and type(layer) is not nn.Linear
+            for layer in engine.module.modules()
+        )
         return found[-1].tolist(), parted, openhpu.counters()["graph_replays"] - before
 
 
@@ -142,10 +144,17 @@ def close(found, wanted, rtol=1e-4, atol=1e-5):
     torch.testing.assert_close(torch.tensor(found), wanted, rtol=rtol, atol=atol)
 
 
-@pytest.mark.parametrize(("name", "least", "policy"), [
-    ("llama", 8, None), ("grouped", 8, None), ("opt", 8, None), ("neox", 8, None), ("own", 12, "own"),
-    ("bert", 12, "bert"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "least", "policy"),
+    [
+        ("llama", 8, None),
+        ("grouped", 8, None),
+        ("opt", 8, None),
+        ("neox", 8, None),
+        ("own", 12, "own"),
+        ("bert", 12, "bert"),
+    ],
+)
 def test_parted_by_itself_or_by_a_policy(name, least, policy):
     arguments = {"policy": policy, "dtype": torch.float, "tensor_parallel": {"tp_size": 2}}
     for found, parted, _ in on_hpu(inferred, name, **arguments):
@@ -155,9 +164,14 @@ def test_parted_by_itself_or_by_a_policy(name, least, policy):
 
 def test_injected_kernels():
     for found, _, _ in on_hpu(
-        inferred, "gpt2", dtype=torch.float, tensor_parallel={"tp_size": 2}, replace_with_kernel_inject=True,
-        max_out_tokens=64, return_tuple=False,
-    ):  # fmt: skip
+        inferred,
+        "gpt2",
+        dtype=torch.float,
+        tensor_parallel={"tp_size": 2},
+        replace_with_kernel_inject=True,
+        max_out_tokens=64,
+        return_tuple=False,
+    ):
         close(found, expected("gpt2"))
 
 
@@ -182,10 +196,13 @@ def test_compiled():
         close(found, expected("own"))
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"dtype": torch.int8}, "ValueError: Data type torch.int8 is not supported by hpu"),
-    ({"dtype": torch.float, "tensor_parallel": {"tp_size": 4}}, "ValueError: "),  # of two ranks
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dtype": torch.int8}, "ValueError: Data type torch.int8 is not supported by hpu"),
+        ({"dtype": torch.float, "tensor_parallel": {"tp_size": 4}}, "ValueError: "),  # of two ranks
+    ],
+)
 def test_wrong_arguments(arguments, message):
     for error in on_hpu(refused, **arguments):
         assert message in error

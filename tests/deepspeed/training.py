@@ -30,10 +30,13 @@ TOLERANCE = {"fp32": 1e-4, "bf16": 1e-2, "fp16": 1e-2}
 LARGE = {"layers": 1, "width": 1024}
 # Modules in which DeepSpeed keeps groups, buffers and counters of the job.
 _STATEFUL = (
-    "deepspeed.comm.comm", "deepspeed.utils.groups", "deepspeed.runtime.activation_checkpointing.checkpointing",
-    "deepspeed.runtime.zero.partition_parameters", "deepspeed.runtime.zero.parameter_offload",
+    "deepspeed.comm.comm",
+    "deepspeed.utils.groups",
+    "deepspeed.runtime.activation_checkpointing.checkpointing",
+    "deepspeed.runtime.zero.partition_parameters",
+    "deepspeed.runtime.zero.parameter_offload",
     "deepspeed.runtime.pipe.p2p",
-)  # fmt: skip
+)
 _KEPT: dict[str, dict[str, Any]] = {}
 
 

@@ -121,10 +121,24 @@ def started(nodes, script, ranks_per_node):
         processes = []
         for number, node in enumerate(nodes):
             command = [
-                "ip", "netns", "exec", node.name, *_OWN_NUMBERS, torchrun, "--nnodes", str(len(nodes)), "--node-rank",
-                str(number), "--nproc-per-node", str(ranks_per_node), "--master-addr", nodes[0].address,
-                "--master-port", "29555", str(script),
-            ]  # fmt: skip
+                "ip",
+                "netns",
+                "exec",
+                node.name,
+                *_OWN_NUMBERS,
+                torchrun,
+                "--nnodes",
+                str(len(nodes)),
+                "--node-rank",
+                str(number),
+                "--nproc-per-node",
+                str(ranks_per_node),
+                "--master-addr",
+                nodes[0].address,
+                "--master-port",
+                "29555",
+                str(script),
+            ]
             processes.append(
                 stack.enter_context(child.start(command, seconds=_LIFE_S, env=environment, cwd=script.parent))
             )

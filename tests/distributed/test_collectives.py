@@ -7,8 +7,15 @@ import torch.distributed as dist
 from tests.distributed.ranks import ranks
 
 REDUCED = [
-    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64,
-]  # fmt: skip
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int8,
+    torch.uint8,
+    torch.int32,
+    torch.int64,
+]
 MOVED = [*REDUCED, torch.bool, torch.int16, torch.complex64, torch.float8_e4m3fn, torch.float8_e5m2]
 
 
@@ -33,9 +40,11 @@ def test_all_reduce(dtype):
     rank = dist.get_rank()
     a, b = values(0, dtype), values(1, dtype)
     cases = {
-        dist.ReduceOp.SUM: a + b, dist.ReduceOp.PRODUCT: a * b,
-        dist.ReduceOp.MIN: torch.minimum(a, b), dist.ReduceOp.MAX: torch.maximum(a, b),
-    }  # fmt: skip
+        dist.ReduceOp.SUM: a + b,
+        dist.ReduceOp.PRODUCT: a * b,
+        dist.ReduceOp.MIN: torch.minimum(a, b),
+        dist.ReduceOp.MAX: torch.maximum(a, b),
+    }
     if dtype is torch.bool:
         cases = {dist.ReduceOp.SUM: a | b, dist.ReduceOp.PRODUCT: a & b, dist.ReduceOp.BXOR: a ^ b}
         with pytest.raises(RuntimeError, match=r"Cannot use ReduceOp\.AVG with boolean inputs"):
@@ -75,8 +84,9 @@ def test_what_is_only_moved_keeps_its_bits(dtype):
 def test_reduce_gather_and_scatter():
     rank = dist.get_rank()
     for op, dst, expected in (
-        (dist.ReduceOp.SUM, 1, values(0) + values(1)), (dist.ReduceOp.AVG, 0, (values(0) + values(1)) / 2),
-    ):  # fmt: skip
+        (dist.ReduceOp.SUM, 1, values(0) + values(1)),
+        (dist.ReduceOp.AVG, 0, (values(0) + values(1)) / 2),
+    ):
         x = on_hpu(rank)
         dist.reduce(x, dst=dst, op=op)
         if rank == dst:

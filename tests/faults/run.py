@@ -38,8 +38,12 @@ def copy_project() -> str:
     """Make the copy what the project is now; its fingerprint."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
-    ).stdout  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
     names = {name for name in listed.splitlines() if (ROOT / name).is_file()}
     for path in [path for path in TREE.rglob("*") if path.is_file()]:
         name = str(path.relative_to(TREE))

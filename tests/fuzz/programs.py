@@ -158,9 +158,12 @@ def reduce(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
         return
     dim = i.b % x.dim()
     kinds: list[Callable[[], Tensor]] = [
-        lambda: wrapped(x.sum(dim)).to(x.dtype), lambda: x.amax(dim), lambda: wrapped(x.cumsum(dim)),
-        lambda: x.sort(dim=dim, stable=True).values, lambda: x.flip(dim),
-    ]  # fmt: skip
+        lambda: wrapped(x.sum(dim)).to(x.dtype),
+        lambda: x.amax(dim),
+        lambda: wrapped(x.cumsum(dim)),
+        lambda: x.sort(dim=dim, stable=True).values,
+        lambda: x.flip(dim),
+    ]
     m.keep(kinds[i.c % 5]())
 
 
@@ -240,9 +243,26 @@ def select(m: Machine, i: Instruction, x: Tensor, y: Tensor) -> None:
 
 
 RECORDED = (
-    new, unary, with_number, nonlinear, in_place, in_place, out, view, view, broadcast, convert, reduce, product,
-    choose, take, put, join, random, die,
-)  # fmt: skip
+    new,
+    unary,
+    with_number,
+    nonlinear,
+    in_place,
+    in_place,
+    out,
+    view,
+    view,
+    broadcast,
+    convert,
+    reduce,
+    product,
+    choose,
+    take,
+    put,
+    join,
+    random,
+    die,
+)
 ENDING = (step, host_copy, read, branch, select)  # these end a graph
 _BY_NAME = {function.__name__: function for function in (*RECORDED, *ENDING)}
 NAMES = tuple(dict.fromkeys(function.__name__ for function in (*RECORDED, *ENDING)))

@@ -18,9 +18,12 @@ RECIPES = int(os.environ.get("FUZZ_RECIPES", 20 if NIGHTLY else 2))
 PER_RECIPE = 10 if NIGHTLY else 5
 
 COMMON = {
-    "deadline": None, "database": None, "derandomize": not NIGHTLY, "print_blob": True,
+    "deadline": None,
+    "database": None,
+    "derandomize": not NIGHTLY,
+    "print_blob": True,
     "suppress_health_check": list(HealthCheck),
-}  # fmt: skip
+}
 
 
 def programs(names, shortest, longest):

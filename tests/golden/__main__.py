@@ -10,9 +10,12 @@ import sys
 from pathlib import Path
 
 os.environ |= {
-    "PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "background", "PT_HPU_RECIPE_CACHE_CONFIG": "", "OMP_NUM_THREADS": "1",
+    "PT_HPU_LAZY_MODE": "1",
+    "OPENHPU_COMPILE": "background",
+    "PT_HPU_RECIPE_CACHE_CONFIG": "",
+    "OMP_NUM_THREADS": "1",
     "OPENHPU_MODULE_LOCKS": "0",
-}  # fmt: skip
+}
 
 import torch
 

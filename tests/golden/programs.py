@@ -86,6 +86,13 @@ def integers():
 
 # The first one has the device's start in it, and is therefore a small one.
 PROGRAMS = (
-    integers, training_step, attention, convolution, padded_indices, dropout, in_place_views, changing_numbers,
+    integers,
+    training_step,
+    attention,
+    convolution,
+    padded_indices,
+    dropout,
+    in_place_views,
+    changing_numbers,
     autocast,
-)  # fmt: skip
+)

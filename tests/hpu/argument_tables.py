@@ -205,16 +205,19 @@ WALKED = {
     "subclass of list": (lambda k: List(1, tensor(k)), lambda x, a: x * a[1]),
     "subclass of dict": (lambda k: Dict(tensor(k), more=1), lambda x, a: x * a["m"] * a.more),
     "defaultdict": (
-        lambda k: collections.defaultdict(list, m=tensor(k)), lambda x, a: x * a["m"] + len(a.default_factory())
+        lambda k: collections.defaultdict(list, m=tensor(k)),
+        lambda x, a: x * a["m"] + len(a.default_factory()),
     ),
     "factory of a defaultdict": (
-        lambda k: collections.defaultdict(functools.partial(tensor(k).mul, 1)), lambda x, a: x * a.default_factory()
+        lambda k: collections.defaultdict(functools.partial(tensor(k).mul, 1)),
+        lambda x, a: x * a.default_factory(),
     ),
     "output of a model": (lambda k: output(tensor(k)), lambda x, a: x * (a.m + a["m"]) / 2),
     "cache": (Cache, lambda x, a: x * a.layers[1].keys),
     "deque": (lambda k: collections.deque([1, tensor(k)], 3), lambda x, a: x * a[1] if a.maxlen == 3 else x),
     "long deque": (
-        lambda k: collections.deque([*range(3000), tensor(k)]), lambda x, a: x * a[3000] if a[2999] == 2999 else x
+        lambda k: collections.deque([*range(3000), tensor(k)]),
+        lambda x, a: x * a[3000] if a[2999] == 2999 else x,
     ),
     "key of a dict": (lambda k: ({(t := tensor(k)): 1}, t), lambda x, a: x * next(iter(a[0])) * a[0][a[1]]),
     "attribute of a string": (lambda k: with_attributes(Named("n"), m=tensor(k)), attribute),
@@ -228,7 +231,8 @@ WALKED = {
     "weak reference in a module": (lambda k: Net(tensor(k)), lambda x, a: x * a.lstm_like[0]()),
     "parameter": (lambda k: nn.Parameter(tensor(k)), lambda x, a: x * a if isinstance(a, nn.Parameter) else x),
     "subclass of Tensor": (
-        lambda k: tensor(k).as_subclass(Scaled), lambda x, a: x * torch.as_tensor(a) if type(a) is Scaled else x
+        lambda k: tensor(k).as_subclass(Scaled),
+        lambda x, a: x * torch.as_tensor(a) if type(a) is Scaled else x,
     ),
     "attribute of a tensor": (lambda k: with_attributes(tensor(0), scale=tensor(k)), lambda x, a: x * a.scale),
     "gradient": (gradient, lambda x, a: x * a.grad),
@@ -236,9 +240,10 @@ WALKED = {
     "cycle": (cycle, lambda x, a: x * a.self.tuple[0].m if a.tuple[1][0] is a else x),
     "twice": (lambda k: Pair(m := [tensor(k)], m), lambda x, a: x * a.m[0] if a.m is a.other else x * 0),
     "tuple in its own list": (
-        lambda k: ((a := [tensor(k)]), (b := (a,)), a.append(b))[1], lambda x, a: x * a[0][0] if a[0][1] is a else x
+        lambda k: ((a := [tensor(k)]), (b := (a,)), a.append(b))[1],
+        lambda x, a: x * a[0][0] if a[0][1] is a else x,
     ),
-}  # fmt: skip
+}
 
 
 class Identity:
@@ -309,8 +314,10 @@ KEYS = {
     "bytearray": (lambda k: bytearray([k]), lambda x, a: x * a[0]),
     "slice": (lambda k: slice(0, k), lambda x, a: x * a.stop),
     "enum": (Factor, lambda x, a: x * a.value),
-    "dtype": (lambda k: [torch.float32, torch.int32, torch.bfloat16, torch.int16][k],
-        lambda x, a: x * [torch.float32, torch.int32, torch.bfloat16, torch.int16].index(a)),
+    "dtype": (
+        lambda k: [torch.float32, torch.int32, torch.bfloat16, torch.int16][k],
+        lambda x, a: x * [torch.float32, torch.int32, torch.bfloat16, torch.int16].index(a),
+    ),
     "class": (TYPES.__getitem__, attribute),
     "function": (FUNCTIONS.get, called),
     "lambda": (lambda k: lambda x: x * k, called),
@@ -328,30 +335,28 @@ KEYS = {
     "order of a dict": (lambda k: {k: 0, 9: 0}, lambda x, a: x * next(iter(a))),
     "set": (lambda k: {k, 9}, lambda x, a: x * min(a)),
     "maxlen": (lambda k: collections.deque(maxlen=k), lambda x, a: x * a.maxlen),
-    "long deque": (
-        lambda k: collections.deque([*range(2000), k, *range(1000)]), lambda x, a: x * a[2000]
-    ),
+    "long deque": (lambda k: collections.deque([*range(2000), k, *range(1000)]), lambda x, a: x * a[2000]),
     "NumPy's number": (np.float32, lambda x, a: x * float(a)),
     "array": (array_of, lambda x, a: x * float(a[0, 1])),
     "masked array": (
-        lambda k: np.ma.masked_array(np.arange(4.0), [i != k for i in range(4)]), lambda x, a: x * float(a.sum())
+        lambda k: np.ma.masked_array(np.arange(4.0), [i != k for i in range(4)]),
+        lambda x, a: x * float(a.sum()),
     ),
     "NumPy's generator": (
-        np.random.default_rng, lambda x, a: x * (1 + [
-            np.random.default_rng(k).bit_generator.state for k in (1, 2, 3)
-        ].index(a.bit_generator.state)),
+        np.random.default_rng,
+        lambda x, a: (
+            x * (1 + [np.random.default_rng(k).bit_generator.state for k in (1, 2, 3)].index(a.bit_generator.state))
+        ),
     ),
     "module's flag": (lambda k: with_attributes(nn.Identity(), m=k), attribute),
     "logger": (lambda k: logging.getLogger(f"graph{k}"), lambda x, a: x * int(a.name[-1])),
     "generator of the device": (lambda k: (torch.Generator(device="hpu"), k), lambda x, a: x * a[1]),
-    "which are one": (
-        lambda k: [(a := [1]), a if k == 1 else [1]], lambda x, a: x * (1 if a[0] is a[1] else 2)
-    ),
+    "which are one": (lambda k: [(a := [1]), a if k == 1 else [1]], lambda x, a: x * (1 if a[0] is a[1] else 2)),
     "attribute of a class": (class_with, attribute),
     "tensor of a class": (lambda k: class_with(tensor(k)), attribute),
     "attribute of an object's class": (lambda k: (class_with(k), OBJECT)[1], attribute),
     "module of Python's": (lambda k: with_attributes(MODULE, m=tensor(k)), attribute),
-}  # fmt: skip
+}
 
 
 def number_of(value):

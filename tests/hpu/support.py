@@ -219,9 +219,15 @@ class ConvNet(nn.Module):
     def __init__(self):
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
-        )  # fmt: skip
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(8, 8, 3, padding=1, bias=False),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+        )
         self.head = nn.Linear(8, 4)
 
     def forward(self, x):
@@ -241,13 +247,15 @@ class Gpt(nn.Module):
         self.blocks = nn.ModuleList(
             nn.ModuleDict(
                 {
-                    "norm": nn.LayerNorm(width), "attention": nn.Linear(width, 3 * width),
-                    "join": nn.Linear(width, width), "norm2": nn.LayerNorm(width),
+                    "norm": nn.LayerNorm(width),
+                    "attention": nn.Linear(width, 3 * width),
+                    "join": nn.Linear(width, width),
+                    "norm2": nn.LayerNorm(width),
                     "mlp": nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)),
                 }
             )
             for _ in range(2)
-        )  # fmt: skip
+        )
         self.head = nn.Linear(width, vocabulary)
 
     def forward(self, tokens):

@@ -228,5 +228,8 @@ def test_gradients_of_flex_attention():
         lambda *inputs: flex_attention(*inputs, score_mod=causal),
         lambda k: [torch.randn(1, 2, 16, 8).to("hpu").requires_grad_() for _ in range(3)],
         like=lambda *inputs: scaled_dot_product_attention(*inputs, is_causal=True),
-        calls=2, rtol=1e-3, atol=1e-4, fullgraph=True,
-    )  # fmt: skip
+        calls=2,
+        rtol=1e-3,
+        atol=1e-4,
+        fullgraph=True,
+    )

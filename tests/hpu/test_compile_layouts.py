@@ -74,9 +74,13 @@ def test_values_strides_and_random_numbers_are_those_of_eager_mode(case):
     net = Net(between).to("hpu")
     before = recorded()
     compiled_agrees(
-        net, lambda k: (torch.rand(4, 3, 6, 6).to("hpu").requires_grad_(),), model=net, rtol=1e-3, atol=2e-2,
+        net,
+        lambda k: (torch.rand(4, 3, 6, 6).to("hpu").requires_grad_(),),
+        model=net,
+        rtol=1e-3,
+        atol=2e-2,
         fullgraph=True,
-    )  # fmt: skip
+    )
     assert recorded() - before == laid_out
 
 

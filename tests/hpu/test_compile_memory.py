@@ -54,11 +54,13 @@ PROGRAMS = {
     "a write to an argument that is a view": (lambda v: v.mul_(3), lambda k: (numbers(10)[k + 1 : k + 4],)),
     "arguments in other places than at first": (lambda v: v + 1, lambda k: ((numbers(10) + k)[2 + k : 6 + k],)),
     "results that are arguments or views of them": (
-        lambda x, y: (x, x.t(), y[1:], x.view(-1)[2:], y * 1, y), lambda k: (numbers(2, 3) + k, numbers(4) + k)
+        lambda x, y: (x, x.t(), y[1:], x.view(-1)[2:], y * 1, y),
+        lambda k: (numbers(2, 3) + k, numbers(4) + k),
     ),
     "arguments that share memory": (lambda a, b: a * 10 + b, sharing),
     "a write beside one that shares the memory": (
-        lambda a, b: (a.add_(1), b * 2)[1], lambda k: ((base := numbers(6))[:4], base[2:])
+        lambda a, b: (a.add_(1), b * 2)[1],
+        lambda k: ((base := numbers(6))[:4], base[2:]),
     ),
     "constants": (use_constants, changed_table),
     "arguments in the middle of storages": (lambda a, b, c: (a * 2 + b, b @ c, c - a), middles),
@@ -69,7 +71,7 @@ PROGRAMS = {
     "empty": (change_layout, lambda k: (numbers(0, 3),)),
     "odd strides": (change_layout, lambda k: ((numbers(1, 1) + k).as_strided((1, 1), (7, 3)),)),
     "no dimensions": (change_layout, lambda k: (torch.tensor(k + 3.0, device="hpu"),)),
-}  # fmt: skip
+}
 
 
 def places(results, arguments):

@@ -24,9 +24,12 @@ def frozen(model, rows=(4, 4, 4), **options):
     """The model with frozen weights, which agrees with it in a call for each number of rows."""
     with torch.no_grad():
         return compiled_agrees(
-            model, lambda k: (torch.randn(rows[k], 6).to("hpu"),), calls=len(rows), fullgraph=True,
+            model,
+            lambda k: (torch.randn(rows[k], 6).to("hpu"),),
+            calls=len(rows),
+            fullgraph=True,
             options={"use_graph_freezing": True, **options},
-        )  # fmt: skip
+        )
 
 
 def small_model():

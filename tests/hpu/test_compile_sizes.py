@@ -65,28 +65,59 @@ CASES = {
     "transposed convolution": lambda: nn.ConvTranspose1d(4, 3, 3, stride=2),
     "randomised relu": _of(lambda x: F.rrelu(x, training=True)),
     "drawn like it": _of(lambda x: x * torch.rand_like(x) + torch.randn_like(x) + torch.bernoulli(torch.sigmoid(x))),
-    "drawn of its size": _of(lambda x: x + torch.rand(x.shape[0], 1, 8, device="hpu") + torch.randint(
-        3, (x.shape[0], 1, 1), device="hpu")),
-    "drawn in place": _of(lambda x: x + torch.empty_like(x).exponential_() + torch.empty_like(x).uniform_(1, 2)
-                          + torch.empty_like(x).geometric_(0.5) + torch.empty_like(x).log_normal_()
-                          + torch.empty_like(x).cauchy_() + torch.empty_like(x).random_(3)),
-    "drawn normally": _of(lambda x: x + torch.normal(torch.zeros_like(x), 2.0)
-                          + torch.normal(0.0, torch.ones_like(x)) + torch.normal(x.detach(), torch.ones_like(x))),
-    "drawn from parameters": _of(lambda x: x + torch.poisson(x.detach().abs()) + torch._standard_gamma(
-        x.detach().abs() + 0.1) + torch._sample_dirichlet(x.detach().abs() + 0.1) + torch.binomial(
-        torch.full_like(x, 9), torch.sigmoid(x.detach()))),
+    "drawn of its size": _of(
+        lambda x: x + torch.rand(x.shape[0], 1, 8, device="hpu") + torch.randint(3, (x.shape[0], 1, 1), device="hpu")
+    ),
+    "drawn in place": _of(
+        lambda x: (
+            x
+            + torch.empty_like(x).exponential_()
+            + torch.empty_like(x).uniform_(1, 2)
+            + torch.empty_like(x).geometric_(0.5)
+            + torch.empty_like(x).log_normal_()
+            + torch.empty_like(x).cauchy_()
+            + torch.empty_like(x).random_(3)
+        )
+    ),
+    "drawn normally": _of(
+        lambda x: (
+            x
+            + torch.normal(torch.zeros_like(x), 2.0)
+            + torch.normal(0.0, torch.ones_like(x))
+            + torch.normal(x.detach(), torch.ones_like(x))
+        )
+    ),
+    "drawn from parameters": _of(
+        lambda x: (
+            x
+            + torch.poisson(x.detach().abs())
+            + torch._standard_gamma(x.detach().abs() + 0.1)
+            + torch._sample_dirichlet(x.detach().abs() + 0.1)
+            + torch.binomial(torch.full_like(x, 9), torch.sigmoid(x.detach()))
+        )
+    ),
     "permuted": _of(lambda x: x[torch.randperm(x.shape[0], device="hpu")]),
     "categories": _of(lambda x: x.sum(-1) + torch.multinomial(torch.softmax(x.detach()[:, 0], -1), 4)),
-    "factories": _of(lambda x: x + torch.full((x.shape[0], 1, 1), 2.0, device="hpu") + torch.arange(
-        x.shape[0], device="hpu")[:, None, None] + torch.empty_strided(x.shape, (8, 1, 0), device="hpu").fill_(1)),
+    "factories": _of(
+        lambda x: (
+            x
+            + torch.full((x.shape[0], 1, 1), 2.0, device="hpu")
+            + torch.arange(x.shape[0], device="hpu")[:, None, None]
+            + torch.empty_strided(x.shape, (8, 1, 0), device="hpu").fill_(1)
+        )
+    ),
     "new tensors": _of(lambda x: x + x.new_zeros(x.shape) + torch.ones_like(x) + torch.zeros_like(x).copy_(x.detach())),
     "views": _of(lambda x: x.view(-1, 8).unfold(1, 2, 2).as_strided((x.shape[0], 2), (8, 1)).unsqueeze(1)),
     "in place": _of(lambda x: (x * 2).relu().mul(x).add_(1).clamp_(-3, 3)),
-    "an outer product": _of(lambda x: torch.zeros(x.shape[0], 8, device="hpu").addr_(
-        torch.ones(x.shape[0], device="hpu"), x[0, 0].detach()) + x[:, 0]),
+    "an outer product": _of(
+        lambda x: (
+            torch.zeros(x.shape[0], 8, device="hpu").addr_(torch.ones(x.shape[0], device="hpu"), x[0, 0].detach())
+            + x[:, 0]
+        )
+    ),
     "joined": _of(lambda x: torch.cat([x, x.new_zeros(x.shape[0], 1, 8)], 1)),
     "indices": _of(lambda x: x[torch.arange(x.shape[0], device="hpu") // 2]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo's, at graph breaks
@@ -94,9 +125,12 @@ CASES = {
 def test_sizes_may_change(case):
     model = CASES[case]().to("hpu")
     compiled_agrees(
-        model, lambda k: (torch.linspace(-1, 1, SIZES[k] * 32, device="hpu").view(-1, 4, 8).requires_grad_(),),
-        model=model, rtol=1e-4, atol=1e-5,
-    )  # fmt: skip
+        model,
+        lambda k: (torch.linspace(-1, 1, SIZES[k] * 32, device="hpu").view(-1, 4, 8).requires_grad_(),),
+        model=model,
+        rtol=1e-4,
+        atol=1e-5,
+    )
 
 
 # Kernels above autograd run on fake tensors, too.

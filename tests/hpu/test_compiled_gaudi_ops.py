@@ -21,8 +21,9 @@ def layer(x, weight, gamma, cos, sin):
     attended = FusedSDPA.apply(turned, turned, heads, None, 0.0, True).transpose(1, 2).flatten(2)
     routing = torch.arange(12, device=x.device).reshape(6, 2) % 2
     experts = [[weight, weight + 1.0]] * 3
-    mixed = ops.mixture_of_experts(attended.flatten(0, 1), routing, torch.ones_like(routing, dtype=x.dtype), *experts,
-                                   True, "silu", 0, 1)  # fmt: skip
+    mixed = ops.mixture_of_experts(
+        attended.flatten(0, 1), routing, torch.ones_like(routing, dtype=x.dtype), *experts, True, "silu", 0, 1
+    )
     return mixed, amax
 
 

@@ -86,8 +86,9 @@ def test_they_are_counted_and_reported_with_their_line(counted):
             assert work(n)[:, 0].tolist() == [n, n, n + 1, n, n]
     first = work.__code__.co_firstlineno
     assert {(e.params["op"], *e.site) for e in watched.events} == {
-        ("aten::index_select", __file__, first + 1), ("aten::index_put_", __file__, first + 2)
-    }  # fmt: skip
+        ("aten::index_select", __file__, first + 1),
+        ("aten::index_put_", __file__, first + 2),
+    }
     assert watched.counted == sum(e.params["indices"] for e in watched.events) == 10
     assert sum(e.params["padding"] for e in watched.events) == 4
 

@@ -67,10 +67,13 @@ CODE = """
     print(check(99), graphs._compilations._thread.is_alive())  # the next request is served
 """
 TOLD = [
-    "it can't be described: for a test", "OSError: No space left on device",
-    "could not be loaded: No space left on device", "could not be loaded: ", "could not be loaded: ",
+    "it can't be described: for a test",
+    "OSError: No space left on device",
+    "could not be loaded: No space left on device",
+    "could not be loaded: ",
+    "could not be loaded: ",
     "could not be loaded: .*/nowhere/recipe.so",
-]  # fmt: skip
+]
 MODE = {"OPENHPU_COMPILE": "sync", "PT_HPU_RECIPE_CACHE_CONFIG": ""}
 
 

@@ -37,9 +37,10 @@ def run_both_ways(prepare, run):
 
 def assert_equal_bits(names, by_node, in_recipe):
     different = [
-        name for name, a, b in zip(names, by_node, in_recipe, strict=True)
+        name
+        for name, a, b in zip(names, by_node, in_recipe, strict=True)
         if not torch.equal(a.view(torch.uint8), b.view(torch.uint8))
-    ]  # fmt: skip
+    ]
     assert not different, different
 
 

@@ -4,9 +4,18 @@ import pytest
 import torch
 
 DIRECT = [
-    "aten::add.Tensor", "aten::add_.Tensor", "aten::mul.out", "aten::mm", "aten::addmm", "aten::relu", "aten::_softmax",
-    "aten::gelu", "aten::where.self", "aten::clamp", "aten::max.dim",
-]  # fmt: skip
+    "aten::add.Tensor",
+    "aten::add_.Tensor",
+    "aten::mul.out",
+    "aten::mm",
+    "aten::addmm",
+    "aten::relu",
+    "aten::_softmax",
+    "aten::gelu",
+    "aten::where.self",
+    "aten::clamp",
+    "aten::max.dim",
+]
 
 
 @pytest.mark.parametrize("name", DIRECT)

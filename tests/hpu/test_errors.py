@@ -149,10 +149,15 @@ MAKERS = (
     (lambda device: torch.ones(1, device="hpu").to(device),),
 )  # fmt: skip
 TAKERS = (
-    torch.hpu.set_device, torch.hpu.synchronize, torch.hpu.memory_stats, torch.hpu.get_rng_state,
-    torch.accelerator.set_device_index, torch.ones(1).hpu, nn.Linear(2, 2).hpu,
+    torch.hpu.set_device,
+    torch.hpu.synchronize,
+    torch.hpu.memory_stats,
+    torch.hpu.get_rng_state,
+    torch.accelerator.set_device_index,
+    torch.ones(1).hpu,
+    nn.Linear(2, 2).hpu,
     lambda index: torch.hpu.device(index).__enter__(),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(

@@ -104,12 +104,18 @@ def test_random_operators_fall_back_under_the_names_that_users_know(draw, name, 
 
 
 COMPLEX = {
-    "number": lambda x: x * 2.0, "complex number": lambda x: x * (1 + 2j), "in place": lambda x: x.mul_(2.0),
-    "scalar": lambda x: torch.ops.aten.mul.Scalar(x, 3j), "tensor": lambda x: x * x.conj(),
-    "mixed": lambda x: x * x.real, "sum": lambda x: x + x, "sum with a number": lambda x: x + 1j,
+    "number": lambda x: x * 2.0,
+    "complex number": lambda x: x * (1 + 2j),
+    "in place": lambda x: x.mul_(2.0),
+    "scalar": lambda x: torch.ops.aten.mul.Scalar(x, 3j),
+    "tensor": lambda x: x * x.conj(),
+    "mixed": lambda x: x * x.real,
+    "sum": lambda x: x + x,
+    "sum with a number": lambda x: x + 1j,
     "sum with a factor": lambda x: torch.add(x, x, alpha=2, out=torch.empty_like(x)),
-    "out": lambda x: torch.mul(x, x, out=torch.empty_like(x)), "0-dim": lambda x: x * torch.tensor(2.0),
-}  # fmt: skip
+    "out": lambda x: torch.mul(x, x, out=torch.empty_like(x)),
+    "0-dim": lambda x: x * torch.tensor(2.0),
+}
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])

@@ -72,13 +72,17 @@ CHANGED = {
     "bytearray": (bytearray, lambda x, a: (a.append(1), x * len(a))[1], r"args\[1\]"),
     "array": (lambda: np.zeros(2), lambda x, a: (a.__iadd__(1), x * float(a[0]))[1], r"args\[1\]"),
     "array and dict": (
-        lambda: [np.zeros(2), {}], lambda x, a: (a[1].update(y=x), x * float(a[0].__iadd__(1)[0]))[1], r"args\[1\]\[0\]"
+        lambda: [np.zeros(2), {}],
+        lambda x, a: (a[1].update(y=x), x * float(a[0].__iadd__(1)[0]))[1],
+        r"args\[1\]\[0\]",
     ),
     "counter": (lambda: Plain(0), lambda x, a: x * counted(a), r"args\[1\]\.m"),
     "counters": (lambda: (Plain(0), Plain(1)), lambda x, a: x * counted(a[0]) * counted(a[1]), r"args\[1\]\[0\]"),
     "variable of a closure": (counts, lambda x, a: a(x), r"args\[1\]\.__closure__\['n'\]"),
     "attribute of a function": (
-        lambda: with_attributes(lambda: 0, m=0), lambda x, a: x * counted(a), r"args\[1\]\.__dict__\['m'\]"
+        lambda: with_attributes(lambda: 0, m=0),
+        lambda x, a: x * counted(a),
+        r"args\[1\]\.__dict__\['m'\]",
     ),
     "read of a value": (lambda: Plain(0), read, "aten::item"),
     "memory of a tensor": (lambda: tensor(1), lambda x, a: (setattr(a, "data", x * 2), a * 1)[1], r"args\[1\]"),
@@ -86,9 +90,12 @@ CHANGED = {
     "attribute of a tensor": (lambda: with_attributes(tensor(1), m=0), lambda x, a: x * counted(a), r"args\[1\]"),
     "new attribute of a tensor": (lambda: [tensor(1)], tagged, r"args\[1\]\[0\]"),
     "gradient": (lambda: torch.zeros(2, device="hpu", requires_grad=True), gradient, r"args\[1\]"),
-    "overlapping memory": (lambda: (a := torch.zeros(8, device="hpu"), (a[:6], a[2:]))[1],
-        lambda x, a: (a[0].add_(1), a[1].sum())[1], r"args\[1\]\[0\], which shares memory with args\[1\]\[1\]"),
-}  # fmt: skip
+    "overlapping memory": (
+        lambda: (a := torch.zeros(8, device="hpu"), (a[:6], a[2:]))[1],
+        lambda x, a: (a[0].add_(1), a[1].sum())[1],
+        r"args\[1\]\[0\], which shares memory with args\[1\]\[1\]",
+    ),
+}
 
 # An argument, and a function that changes it in a way that a replay can repeat.
 REPLAYED = {
@@ -96,7 +103,8 @@ REPLAYED = {
     "slot": (lambda: OnlySlots(tensor(1)), reassigned),
     "frozen dataclass": (lambda: Frozen(tensor(1)), lambda x, a: (object.__setattr__(a, "m", x * 2), a.m * 1)[1]),
     "variable of a closure": (
-        lambda: closure(tensor(1)), lambda x, a: (setattr(a.__closure__[0], "cell_contents", x * 2), a(x))[1]
+        lambda: closure(tensor(1)),
+        lambda x, a: (setattr(a.__closure__[0], "cell_contents", x * 2), a(x))[1],
     ),
     "element": (lambda: [0, tensor(1)], lambda x, a: (a.__setitem__(1, a[1] + x), a[1] * 1)[1]),
     "deque": (lambda: collections.deque([tensor(1), tensor(2)], 2), lambda x, a: (a.append(x * 2), a[0] + a[1])[1]),
@@ -106,18 +114,20 @@ REPLAYED = {
     "order": (lambda: collections.OrderedDict(a=1, b=2), lambda x, a: (a.move_to_end("a"), x * a["a"])[1]),
     "output of a model": (lambda: output(tensor(1)), put),
     "dict that is returned": (  # as the modules of sentence-transformers do
-        lambda: {"m": tensor(1)}, lambda x, a: (a.update(x=x * 2, y=a["m"] + x), a)[1]
+        lambda: {"m": tensor(1)},
+        lambda x, a: (a.update(x=x * 2, y=a["m"] + x), a)[1],
     ),
     "exchange": (lambda: [tensor(1), tensor(2)], lambda x, a: (a.reverse(), a[0] - a[1])[1]),
     "move": (
-        lambda: {"m": tensor(1), "to": Plain(None)}, lambda x, a: (setattr(a["to"], "m", a.pop("m", x)), x * 1)[1]
+        lambda: {"m": tensor(1), "to": Plain(None)},
+        lambda x, a: (setattr(a["to"], "m", a.pop("m", x)), x * 1)[1],
     ),
     "without tensors": (lambda: [{}], lambda x, a: (a[0].update(y=x * 2), a[0]["y"])[1]),
     "object without tensors": (lambda: Plain(Plain(1)), lambda x, a: (setattr(a.m, "y", [x, x * 2]), x * 3)[1]),
     "deleted": (lambda: {"m": tensor(1), "labels": 3}, lambda x, a: x * a.pop("labels", 4)),
     "tensor that is written": (lambda: {"m": tensor(1)}, lambda x, a: (a.update(o=a["m"].add_(x)), a["m"] * 1)[1]),
     "object that refers to itself": (lambda: self_made(tensor(1)), lambda x, a: reassigned(x, a.me)),
-}  # fmt: skip
+}
 
 
 def state(value, seen=()):

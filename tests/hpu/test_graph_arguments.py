@@ -85,7 +85,10 @@ REFUSED = {
     "set": (lambda: Plain({tensor(1), tensor(2)}), "args[1].m", "set", ORDER),
     "frozenset": (lambda: [frozenset([(tensor(1),)])], "args[1][0]", "frozenset", ORDER),
     "set of children": (
-        lambda: (p := Plain(tensor(1)), setattr(p, "children", {Plain(p)}))[0], "args[1].children", "set", ORDER
+        lambda: (p := Plain(tensor(1)), setattr(p, "children", {Plain(p)}))[0],
+        "args[1].children",
+        "set",
+        ORDER,
     ),
     "sparse tensor": (lambda: [torch.eye(2).to_sparse().to("hpu")], "args[1][0]", "torch.Tensor", "sparse"),
     "nested tensor": (lambda: nested(torch.strided), "args[1]", "torch.Tensor", "nested"),
@@ -102,7 +105,7 @@ REFUSED = {
     "default": (lambda: lambda x, y=iter([]): x, "args[1].__defaults__[0]", "list_iterator", LIST),  # noqa: B008
     "slot": (lambda: OnlySlots([iter([])]), "args[1].m[0]", "list_iterator", LIST),
     "attribute of a tensor": (lambda: with_attributes(tensor(1), r=iter([])), "args[1].r", "list_iterator", LIST),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -152,7 +152,9 @@ def value_read_later():
 BROKEN = {
     "number": (set_to(scale=3.0), "aten::mul", "self.scale was 2.0 at the capture and is 3.0 now"),
     "number in a dict": (
-        scaled(lambda m: m.options.update(bias=2.0)), "aten::add", "self.options.bias was 1.0 at the capture",
+        scaled(lambda m: m.options.update(bias=2.0)),
+        "aten::add",
+        "self.options.bias was 1.0 at the capture",
     ),
     "branch": (set_to(relu=True), "aten::relu", "Python decided, and a replay does not; self.relu was False"),
     "stale tensor": (set_to(mask=2), "aten::mul", ""),
@@ -168,7 +170,7 @@ BROKEN = {
     "number in training": (number_in_training, "aten::mul", "self.scale was 2.0 at the capture and is 5.0 now"),
     "forward twice": (forward_twice, "", "forward ran again before this backward"),
     "value read later": (value_read_later, "", "does now what no graph can hold"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -256,9 +258,14 @@ def training(graph):
 
 
 RIGHT = (
-    loop_with_one_name, read_before_the_next_call, clones, key_value_cache, updates_in_place,
-    graphs_that_share_arguments_and_results, by_hand,
-)  # fmt: skip
+    loop_with_one_name,
+    read_before_the_next_call,
+    clones,
+    key_value_cache,
+    updates_in_place,
+    graphs_that_share_arguments_and_results,
+    by_hand,
+)
 RIGHT = {script.__name__: script for script in RIGHT} | {
     "make_graphed_callables": lambda: training(lambda model: make_graphed(model, (torch.zeros(4, 4, device="hpu"),))),
     "ModuleCacher": lambda: training(ModuleCacher()),

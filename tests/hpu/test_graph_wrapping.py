@@ -90,9 +90,14 @@ def test_keys_distinguish_dtypes_numbers_flags_and_structure(counted):
     graphed = wrap_function(work)
     x, whole = torch.ones(3, device="hpu"), torch.ones(3, dtype=torch.int32, device="hpu")
     cases = [
-        ((x,), {}), ((whole,), {}), ((x, 2), {}), ((x, 2.0), {}), ((x, True), {}),
-        ((x,), {"options": {"shift": True}}), ((x,), {"options": {"shift": False}}),
-    ]  # fmt: skip
+        ((x,), {}),
+        ((whole,), {}),
+        ((x, 2), {}),
+        ((x, 2.0), {}),
+        ((x, True), {}),
+        ((x,), {"options": {"shift": True}}),
+        ((x,), {"options": {"shift": False}}),
+    ]
     with counted(graphs_captured=len(cases)):
         for args, kwargs in cases * 2:
             expected, got = work(*args, **kwargs), graphed(*args, **kwargs)

@@ -22,19 +22,31 @@ def _foreach(x):
 
 
 PROGRAMS = {
-    "add": lambda x: x + x, "sub": lambda x: x - 2**30 - 2**30 - 9, "mul": lambda x: x * x, "neg": lambda x: -x * 2,
-    "square": torch.square, "sum": lambda x: x.sum(), "sums": lambda x: x.repeat(3, 4).sum(0),
+    "add": lambda x: x + x,
+    "sub": lambda x: x - 2**30 - 2**30 - 9,
+    "mul": lambda x: x * x,
+    "neg": lambda x: -x * 2,
+    "square": torch.square,
+    "sum": lambda x: x.sum(),
+    "sums": lambda x: x.repeat(3, 4).sum(0),
     "cumsum": lambda x: x.cumsum(0),
-    "prod": lambda x: x[x != 0].prod(), "dot": lambda x: torch.dot(x, x), "mm": lambda x: torch.mm(x[:, None], x[None]),
-    "pow": lambda x: x**3, "shift": lambda x: x << 5, "add_": lambda x: x.add_(7), "foreach": _foreach,
+    "prod": lambda x: x[x != 0].prod(),
+    "dot": lambda x: torch.dot(x, x),
+    "mm": lambda x: torch.mm(x[:, None], x[None]),
+    "pow": lambda x: x**3,
+    "shift": lambda x: x << 5,
+    "add_": lambda x: x.add_(7),
+    "foreach": _foreach,
     "view": lambda x: x.repeat(4, 1)[:, ::2].mul_(3),
     "index_add": lambda x: x.index_add(0, torch.tensor([0, 0, 1], device=x.device), x[:3]),
     "scatter_add": lambda x: torch.zeros_like(x).scatter_add(0, torch.zeros_like(x), x),
     "addcmul": lambda x: torch.addcmul(x, x, x),
-    "where": lambda x: torch.where(x > 0, x + 5, x), "masked_fill": lambda x: x.masked_fill(x > 0, 2**40 + 1),
+    "where": lambda x: torch.where(x > 0, x + 5, x),
+    "masked_fill": lambda x: x.masked_fill(x > 0, 2**40 + 1),
     "full": lambda x: torch.full((3,), 2**40 + 2, dtype=torch.int64, device=x.device),
-    "cat": lambda x: torch.cat([x + x, x]), "out": lambda x: torch.add(x, x, out=torch.empty_like(x)),
-}  # fmt: skip
+    "cat": lambda x: torch.cat([x + x, x]),
+    "out": lambda x: torch.add(x, x, out=torch.empty_like(x)),
+}
 
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)

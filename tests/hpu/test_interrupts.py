@@ -44,12 +44,18 @@ COMMON = """
 
 # What waits for the device, while a gate holds its worker.
 WAITS = {
-    "synchronize": "torch.hpu.synchronize()", "item": "total.item()", "to the host": "x.cpu()",
-    "into a host tensor": "host.copy_(x)", "from the host": "target.copy_(big)",
-    "stream": "torch.hpu.current_stream().synchronize()", "event": "event.synchronize()",
-    "first sight": "torch.linalg.det(x.view(10, 100) @ x.view(100, 10))", "data dependent": "x.nonzero()",
-    "empty_cache": "torch.hpu.empty_cache()", "hook of a backward": "read_gradient()",
-}  # fmt: skip
+    "synchronize": "torch.hpu.synchronize()",
+    "item": "total.item()",
+    "to the host": "x.cpu()",
+    "into a host tensor": "host.copy_(x)",
+    "from the host": "target.copy_(big)",
+    "stream": "torch.hpu.current_stream().synchronize()",
+    "event": "event.synchronize()",
+    "first sight": "torch.linalg.det(x.view(10, 100) @ x.view(100, 10))",
+    "data dependent": "x.nonzero()",
+    "empty_cache": "torch.hpu.empty_cache()",
+    "hook of a backward": "read_gradient()",
+}
 
 
 def test_an_interrupt_ends_a_wait_for_the_device(script):

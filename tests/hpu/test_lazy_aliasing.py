@@ -88,10 +88,18 @@ def complex_parts(b):
 
 
 PROGRAMS = [
-    mutate_through_a_view, mutate_the_base, read_after_write_through_strides, set_to_the_same_storage,
-    view_of_a_pending_storage, overlapping_windows, a_view_outlives_its_base, rebound, out_into_a_view, resized_out,
+    mutate_through_a_view,
+    mutate_the_base,
+    read_after_write_through_strides,
+    set_to_the_same_storage,
+    view_of_a_pending_storage,
+    overlapping_windows,
+    a_view_outlives_its_base,
+    rebound,
+    out_into_a_view,
+    resized_out,
     dtype_view,
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

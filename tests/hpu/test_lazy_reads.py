@@ -68,9 +68,20 @@ def test_what_marks_a_place_in_the_queue_hands_the_graph_over(name, pending, cou
 
 
 @pytest.mark.parametrize(
-    "look", [lambda x: x.shape, lambda x: x.stride(), len, lambda x: x.device, lambda x: x.dtype, lambda x: x.numel(),
-             lambda x: x.is_contiguous(), lambda x: x.requires_grad, lambda x: x.view(2, 2).t(), lambda x: x.detach()]
-)  # fmt: skip
+    "look",
+    [
+        lambda x: x.shape,
+        lambda x: x.stride(),
+        len,
+        lambda x: x.device,
+        lambda x: x.dtype,
+        lambda x: x.numel(),
+        lambda x: x.is_contiguous(),
+        lambda x: x.requires_grad,
+        lambda x: x.view(2, 2).t(),
+        lambda x: x.detach(),
+    ],
+)
 def test_metadata_and_views_are_no_reads(look, pending, counted):
     with counted(graphs_flushed=0, blocking_reads=0):
         look(pending)

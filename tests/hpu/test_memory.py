@@ -10,9 +10,17 @@ from .support import make, train_step
 pytestmark = pytest.mark.usefixtures("collected")
 
 KEYS = {
-    "Limit", "InUse", "MaxInUse", "NumAllocs", "NumFrees", "ActiveAllocs", "MaxAllocSize", "TotalSystemAllocs",
-    "TotalSystemFrees", "TotalActiveAllocs",
-}  # fmt: skip
+    "Limit",
+    "InUse",
+    "MaxInUse",
+    "NumAllocs",
+    "NumFrees",
+    "ActiveAllocs",
+    "MaxAllocSize",
+    "TotalSystemAllocs",
+    "TotalSystemFrees",
+    "TotalActiveAllocs",
+}
 
 
 def test_memory_freed_while_queued_is_reused_in_queue_order(gate):

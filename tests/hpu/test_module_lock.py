@@ -34,9 +34,13 @@ def start(tmp_path):
     def hold(**variables):
         environment = clean_environment(tmp_path, OPENHPU_MODULE_LOCKS="1", XDG_RUNTIME_DIR=str(tmp_path), **variables)
         process = subprocess.Popen(
-            [sys.executable, "-c", HOLD], env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+            [sys.executable, "-c", HOLD],
+            env=environment,
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         started.append(process)
         return process
 

@@ -92,11 +92,17 @@ def test_0_dim():
     x, one, bad = torch.tensor(2.0, device="hpu"), torch.tensor([0], device="hpu"), torch.tensor([3], device="hpu")
     row = torch.arange(3.0, device="hpu")
     for result, expected in (
-        (x.index_select(0, one), 2), (x.index_select(0, bad), 0), (x.gather(0, bad[0]), 0),
-        (x.index_copy(0, bad, x + 1), 2), (x.index_add(0, bad, x + 1), 2), (x.scatter(0, bad[0], x + 1), 2),
-        (row.index_select(0, bad[0]), [0]), (torch.ops.aten.index.Tensor(row, [bad[0]]), 0),
-        (row.index_put((bad[0],), x), [0, 1, 2]), (row.index_copy(0, bad[0], x), [0, 1, 2]),
-    ):  # fmt: skip
+        (x.index_select(0, one), 2),
+        (x.index_select(0, bad), 0),
+        (x.gather(0, bad[0]), 0),
+        (x.index_copy(0, bad, x + 1), 2),
+        (x.index_add(0, bad, x + 1), 2),
+        (x.scatter(0, bad[0], x + 1), 2),
+        (row.index_select(0, bad[0]), [0]),
+        (torch.ops.aten.index.Tensor(row, [bad[0]]), 0),
+        (row.index_put((bad[0],), x), [0, 1, 2]),
+        (row.index_copy(0, bad[0], x), [0, 1, 2]),
+    ):
         assert result.tolist() == expected
 
 

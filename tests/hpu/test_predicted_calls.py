@@ -62,8 +62,17 @@ def _last(*sizes):
 def _convolution(make, n, **changed):
     options = {"stride": 1, "padding": 1, "transposed": False, "groups": 1, "channels": 4} | changed
     weight = make(8, options["channels"], 3, 3)
-    return (make(n, 4, 6, n + 4), weight, _rand(8), [options["stride"]] * 2, [options["padding"]] * 2, [1, 1],
-            options["transposed"], [0, 0], options["groups"])  # fmt: skip
+    return (
+        make(n, 4, 6, n + 4),
+        weight,
+        _rand(8),
+        [options["stride"]] * 2,
+        [options["padding"]] * 2,
+        [1, 1],
+        options["transposed"],
+        [0, 0],
+        options["groups"],
+    )
 
 
 def _convolution_backward(make, n, mask, **changed):
@@ -108,12 +117,16 @@ BY_SIZES = {
     "index_select": (aten.index_select.default, lambda make, n: (make(n, 3, 4, 5), 0, _classes(n + 1, n))),
     "of the last": (aten.index_select.default, lambda _, n: (_rand(n, 5), -1, _classes(n + 1, 5))),
     "embedding": (aten.embedding.default, lambda _, n: (_rand(7, 5), _classes(n, 7).expand(3, n).contiguous())),
-    "embedding backward": (aten.embedding_dense_backward.default,
-        lambda _, n: (_rand(3, n, 5), _classes(3 * n, 7).view(3, n), 7, -1, False)),
+    "embedding backward": (
+        aten.embedding_dense_backward.default,
+        lambda _, n: (_rand(3, n, 5), _classes(3 * n, 7).view(3, n), 7, -1, False),
+    ),
     "loss": (aten.nll_loss_forward.default, lambda _, n: (_rand(n, 7), _classes(n, 7), None, 1, -100)),
     "loss of each": (aten.nll_loss_forward.default, lambda _, n: (_rand(n, 7), _classes(n, 7), _rand(7), 0, 2)),
-    "loss backward": (aten.nll_loss_backward.default,
-        lambda _, n: (_rand(n), _rand(n, 7), _classes(n, 7), None, 0, -100, torch.tensor([0.0]))),
+    "loss backward": (
+        aten.nll_loss_backward.default,
+        lambda _, n: (_rand(n), _rand(n, 7), _classes(n, 7), None, 0, -100, torch.tensor([0.0])),
+    ),
     "convolution": (aten.convolution.default, _convolution),
     "strided": (aten.convolution.default, partial(_convolution, stride=2, padding=0)),
     "groups": (aten.convolution.default, partial(_convolution, groups=2, channels=2)),
@@ -122,26 +135,44 @@ BY_SIZES = {
         aten.convolution.default,
         lambda _, n: (_rand(n, 2, 4, 5, 6), _rand(3, 2, 2, 2, 2), None, [1, 2, 1], [0] * 3, [1] * 3, False, [0] * 3, 1),
     ),
-    "transposed": (aten.convolution.default,
-        lambda make, n: (make(n, 8, 4, 5), make(8, 3, 3, 3), None, [2, 2], [1, 1], [1, 1], True, [1, 1], 1)),
+    "transposed": (
+        aten.convolution.default,
+        lambda make, n: (make(n, 8, 4, 5), make(8, 3, 3, 3), None, [2, 2], [1, 1], [1, 1], True, [1, 1], 1),
+    ),
     "backward": (aten.convolution_backward.default, partial(_convolution_backward, mask=[True, True, True])),
     "first layer": (aten.convolution_backward.default, partial(_convolution_backward, mask=[False, True, False])),
     "batch norm": (aten._native_batch_norm_legit.default, partial(_normalization, training=True)),
     "frozen batch norm": (aten.native_batch_norm.default, partial(_normalization, training=False)),
-    "batch norm backward": (aten.native_batch_norm_backward.default,
-        partial(_normalization, training=True, backward=True)),
+    "batch norm backward": (
+        aten.native_batch_norm_backward.default,
+        partial(_normalization, training=True, backward=True),
+    ),
     "layer norm": (aten.native_layer_norm.default, lambda _, n: _layer(n)),
     "layer norm backward": (aten.native_layer_norm_backward.default, lambda _, n: _layer(n, backward=True)),
     "attention": (aten._scaled_dot_product_flash_attention_for_cpu.default, lambda _, n: _attention(n)),
     "attention backward": (
-        aten._scaled_dot_product_flash_attention_for_cpu_backward.default, lambda _, n: _attention(n, backward=True)
+        aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
+        lambda _, n: _attention(n, backward=True),
     ),
-}  # fmt: skip
+}
 
 
 # Those whose operands may be images, which may lie channels last.
-IMAGES = ("relu", "zero_", "copy_", "index_select", "convolution", "strided", "groups", "transposed", "backward",
-          "first layer", "batch norm", "frozen batch norm", "batch norm backward")  # fmt: skip
+IMAGES = (
+    "relu",
+    "zero_",
+    "copy_",
+    "index_select",
+    "convolution",
+    "strided",
+    "groups",
+    "transposed",
+    "backward",
+    "first layer",
+    "batch norm",
+    "frozen batch norm",
+    "batch norm backward",
+)
 
 
 def moved(values):

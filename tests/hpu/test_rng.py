@@ -63,30 +63,48 @@ def permutation(words):
 
 # Draws, and in plain Python their numbers from the words of each element: the same on every machine, or nearly.
 DEFINED = {
-    "rand": (lambda n: torch.rand(n, device="hpu"),
-        lambda words: pytest.approx([min(unit(a), 1 - 2.0**-24) for a, _ in words], rel=1e-6, abs=1e-9)),
-    "randn": (lambda n: torch.randn(n, device="hpu"),
-        lambda words: pytest.approx([*map(box_muller, words)], rel=2.0**-23)),
-    "rand double": (lambda n: torch.rand(n, device="hpu", dtype=torch.float64),
-        lambda words: [((b << 32 | a) & (1 << 53) - 1) * 2.0**-53 for a, b in words]),
-    "rand bfloat16": (lambda n: torch.rand(n, device="hpu", dtype=torch.bfloat16),
-        lambda words: [((a & 0x7FFFFFFF) >> 23) * 2.0**-8 for a, _ in words]),
-    "bernoulli_": (lambda n: torch.empty(n, device="hpu").bernoulli_(0.3),
-        lambda words: [float(unit(a) < 0.3) for a, _ in words]),
-    "bernoulli_ with a tensor": (lambda n: torch.empty(n, device="hpu").bernoulli_(torch.arange(n, device="hpu") / n),
-        lambda words: [float(unit(a) < float32(i / len(words))) for i, (a, _) in enumerate(words)]),
-    "dropout": (lambda n: torch.nn.functional.dropout(torch.ones(n, device="hpu"), 0.5),
-        lambda words: [2.0 * (unit(a) > 0.5) for a, _ in words]),
+    "rand": (
+        lambda n: torch.rand(n, device="hpu"),
+        lambda words: pytest.approx([min(unit(a), 1 - 2.0**-24) for a, _ in words], rel=1e-6, abs=1e-9),
+    ),
+    "randn": (
+        lambda n: torch.randn(n, device="hpu"),
+        lambda words: pytest.approx([*map(box_muller, words)], rel=2.0**-23),
+    ),
+    "rand double": (
+        lambda n: torch.rand(n, device="hpu", dtype=torch.float64),
+        lambda words: [((b << 32 | a) & (1 << 53) - 1) * 2.0**-53 for a, b in words],
+    ),
+    "rand bfloat16": (
+        lambda n: torch.rand(n, device="hpu", dtype=torch.bfloat16),
+        lambda words: [((a & 0x7FFFFFFF) >> 23) * 2.0**-8 for a, _ in words],
+    ),
+    "bernoulli_": (
+        lambda n: torch.empty(n, device="hpu").bernoulli_(0.3),
+        lambda words: [float(unit(a) < 0.3) for a, _ in words],
+    ),
+    "bernoulli_ with a tensor": (
+        lambda n: torch.empty(n, device="hpu").bernoulli_(torch.arange(n, device="hpu") / n),
+        lambda words: [float(unit(a) < float32(i / len(words))) for i, (a, _) in enumerate(words)],
+    ),
+    "dropout": (
+        lambda n: torch.nn.functional.dropout(torch.ones(n, device="hpu"), 0.5),
+        lambda words: [2.0 * (unit(a) > 0.5) for a, _ in words],
+    ),
     "randperm": (lambda n: torch.randperm(n, device="hpu"), permutation),
     **{
-        f"random_{given}": (lambda n, given=given: torch.empty(n, device="hpu", dtype=torch.int64).random_(*given),
-            lambda words, low=low, size=size: [(b << 32 | a) % size + low for a, b in words])
+        f"random_{given}": (
+            lambda n, given=given: torch.empty(n, device="hpu", dtype=torch.int64).random_(*given),
+            lambda words, low=low, size=size: [(b << 32 | a) % size + low for a, b in words],
+        )
         for given, low, size in (
-            ((), 0, 2**63), ((-7, 100), -7, 107), ((-(2**63), 2**62), -(2**63), 2**63 + 2**62),
+            ((), 0, 2**63),
+            ((-7, 100), -7, 107),
+            ((-(2**63), 2**62), -(2**63), 2**63 + 2**62),
             ((-(2**63), None), -(2**63), 2**64),
         )
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("seed", [0, 1, 1234])
@@ -106,9 +124,14 @@ def filled(name, numbers, g=None):
 
 
 FILLS = {
-    "normal_": (1, 2), "uniform_": (-1, 3), "bernoulli_": [0.3], "exponential_": [2.0], "geometric_": [0.3],
-    "cauchy_": (), "log_normal_": (),
-}  # fmt: skip
+    "normal_": (1, 2),
+    "uniform_": (-1, 3),
+    "bernoulli_": [0.3],
+    "exponential_": [2.0],
+    "geometric_": [0.3],
+    "cauchy_": (),
+    "log_normal_": (),
+}
 
 
 # Every random operator, as a function that draws on the device, from a generator or from the device's own.
@@ -165,9 +188,11 @@ def test_numbers_do_not_depend_on_the_number_of_threads(draw):
 def test_numbers_do_not_depend_on_strides(fill):
     results = []
     for x in (
-        torch.empty(30, 40, device="hpu"), torch.empty(40, 30, device="hpu").t(),
-        torch.empty(60, 80, device="hpu")[::2, ::2], torch.empty(1201, device="hpu")[1:].view(30, 40),
-    ):  # fmt: skip
+        torch.empty(30, 40, device="hpu"),
+        torch.empty(40, 30, device="hpu").t(),
+        torch.empty(60, 80, device="hpu")[::2, ::2],
+        torch.empty(1201, device="hpu")[1:].view(30, 40),
+    ):
         torch.manual_seed(3)
         results.append(getattr(x, fill)().cpu())
     assert all(torch.equal(result, results[0]) for result in results)

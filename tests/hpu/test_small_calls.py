@@ -29,11 +29,20 @@ def sometimes(attempt):
 @pytest.mark.parametrize(
     "question",
     [
-        torch.isnan, torch.isinf, torch.isfinite, torch.abs, torch.neg, lambda x: torch.isfinite(x).all(),
-        lambda x: x > 3, lambda x: x == x, lambda x: x / 8, lambda x: x * 3 + 1, lambda x: torch.maximum(x, -x),
+        torch.isnan,
+        torch.isinf,
+        torch.isfinite,
+        torch.abs,
+        torch.neg,
+        lambda x: torch.isfinite(x).all(),
+        lambda x: x > 3,
+        lambda x: x == x,
+        lambda x: x / 8,
+        lambda x: x * 3 + 1,
+        lambda x: torch.maximum(x, -x),
         lambda x: torch.isnan(x) | torch.isinf(x),
     ],
-)  # fmt: skip
+)
 def test_a_question_about_a_value_does_not_wait_for_what_is_queued_before_it(question, busy):  # noqa: F811
     expected = question(torch.tensor(10.0)).item()
 
@@ -64,8 +73,18 @@ def test_a_value_that_was_changed_in_place_before(busy):  # noqa: F811
     assert sometimes(is_early)
 
 
-QUESTIONS = [torch.isnan, torch.isinf, torch.isfinite, torch.abs, lambda x: x == 0, lambda x: x < 1.6, lambda x: x * 3,
-             lambda x: torch.logical_not(x), lambda x: (x != x).any(), lambda x: x.view(1)[0] + 0.1]  # fmt: skip
+QUESTIONS = [
+    torch.isnan,
+    torch.isinf,
+    torch.isfinite,
+    torch.abs,
+    lambda x: x == 0,
+    lambda x: x < 1.6,
+    lambda x: x * 3,
+    lambda x: torch.logical_not(x),
+    lambda x: (x != x).any(),
+    lambda x: x.view(1)[0] + 0.1,
+]
 VALUES = [0.0, -0.0, 1.5, -3.0, INF, -INF, NAN]
 
 

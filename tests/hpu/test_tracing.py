@@ -64,7 +64,7 @@ COMPOSITES = {
     "silu_backward": lambda x: torch.ops.aten.silu_backward(x, x + 1),
     "one_hot": lambda x: F.one_hot(x.abs().long(), 9),
     "foreach": lambda x: torch.stack(torch._foreach_add(torch._foreach_exp([x, x * 2]), [x, x])),
-}  # fmt: skip
+}
 
 
 def _w(x, *sizes):

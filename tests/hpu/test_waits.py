@@ -24,7 +24,9 @@ def waits():
 
 KINDS = {
     "shape aten::nonzero": [
-        lambda x, mask, n: x.nonzero(), lambda x, mask, n: torch.where(mask), lambda x, mask, n: torch.argwhere(mask)
+        lambda x, mask, n: x.nonzero(),
+        lambda x, mask, n: torch.where(mask),
+        lambda x, mask, n: torch.argwhere(mask),
     ],
     "shape aten::index.Tensor": [lambda x, mask, n: x[mask]],
     "shape aten::masked_select": [lambda x, mask, n: x.masked_select(mask)],
@@ -36,11 +38,15 @@ KINDS = {
     "read aten::item": [lambda x, mask, n: x[0].item(), lambda x, mask, n: bool(mask[0])],
     "read aten::_to_copy": [lambda x, mask, n: x.tolist(), lambda x, mask, n: x.cpu()],
     None: [
-        lambda x, mask, n: x.repeat_interleave(n, output_size=8), lambda x, mask, n: x.__setitem__(mask, x[:2] + 1),
-        lambda x, mask, n: x.__setitem__(mask, 0), lambda x, mask, n: x * 2, lambda x, mask, n: x.masked_fill(mask, 0),
-        lambda x, mask, n: torch.where(mask, x, 0), lambda x, mask, n: x[n - 1],
+        lambda x, mask, n: x.repeat_interleave(n, output_size=8),
+        lambda x, mask, n: x.__setitem__(mask, x[:2] + 1),
+        lambda x, mask, n: x.__setitem__(mask, 0),
+        lambda x, mask, n: x * 2,
+        lambda x, mask, n: x.masked_fill(mask, 0),
+        lambda x, mask, n: torch.where(mask, x, 0),
+        lambda x, mask, n: x[n - 1],
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("expected", "call"), [(kind, call) for kind, calls in KINDS.items() for call in calls])

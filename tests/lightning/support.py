@@ -80,9 +80,14 @@ def loader(batches=6, rows=ROWS):
 def make_trainer(folder: Path | str | None = None, **arguments: Any):
     """A Trainer of two epochs that prints nothing and, without a folder, writes nothing."""
     quiet = {
-        "max_epochs": 2, "logger": False, "enable_checkpointing": False, "enable_progress_bar": False,
-        "enable_model_summary": False, "default_root_dir": folder, "num_sanity_val_steps": 1,
-    }  # fmt: skip
+        "max_epochs": 2,
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "default_root_dir": folder,
+        "num_sanity_val_steps": 1,
+    }
     return pl.Trainer(**quiet | arguments)
 
 

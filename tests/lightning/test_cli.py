@@ -31,19 +31,26 @@ def by_class(path, **arguments):
 DDP = by_class("pytorch.strategies.HPUDDPStrategy", bucket_cap_mb=1)
 
 
-@pytest.mark.parametrize(("arguments", "strategy"), [
-    (flags(accelerator="hpu", devices=1), SingleHPUStrategy),
-    (flags(accelerator="hpu", devices=2), HPUDDPStrategy),
-    (flags(accelerator="hpu", devices=2, strategy="hpu_fsdp"), HPUFSDPStrategy),
-    (flags(accelerator=by_class("HPUAccelerator"), devices=1), SingleHPUStrategy),
-    (flags(accelerator=by_class("pytorch.accelerator.HPUAccelerator"), devices=2, strategy=DDP), HPUDDPStrategy),
-    (flags(accelerator="hpu", devices=1, strategy=by_class("pytorch.strategies.HPUDeepSpeedStrategy", stage=1)),
-     HPUDeepSpeedStrategy),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "strategy"),
+    [
+        (flags(accelerator="hpu", devices=1), SingleHPUStrategy),
+        (flags(accelerator="hpu", devices=2), HPUDDPStrategy),
+        (flags(accelerator="hpu", devices=2, strategy="hpu_fsdp"), HPUFSDPStrategy),
+        (flags(accelerator=by_class("HPUAccelerator"), devices=1), SingleHPUStrategy),
+        (flags(accelerator=by_class("pytorch.accelerator.HPUAccelerator"), devices=2, strategy=DDP), HPUDDPStrategy),
+        (
+            flags(accelerator="hpu", devices=1, strategy=by_class("pytorch.strategies.HPUDeepSpeedStrategy", stage=1)),
+            HPUDeepSpeedStrategy,
+        ),
+    ],
+)
 def test_by_name_and_class_path(arguments, strategy, monkeypatch):
     monkeypatch.setattr("sys.argv", ["train.py"])
     made = cli.LightningCLI(
-        Classifier, run=False, save_config_callback=None,
+        Classifier,
+        run=False,
+        save_config_callback=None,
         args=[*arguments, "--seed_everything=1", "--trainer.logger=false", "--trainer.enable_checkpointing=false"],
-    )  # fmt: skip
+    )
     assert type(made.trainer.strategy) is strategy and type(made.trainer.accelerator) is HPUAccelerator

@@ -52,10 +52,15 @@ def test_no_device():
         make_trainer(accelerator="hpu", devices=0)
 
 
-@pytest.mark.parametrize("arguments", [
-    {"accelerator": "cpu", "strategy": "hpu_single"}, {"accelerator": "cpu", "devices": 2, "strategy": "hpu_ddp"},
-    {"accelerator": "hpu", "devices": 2, "strategy": "ddp"}, {"devices": 2, "strategy": "ddp"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"accelerator": "cpu", "strategy": "hpu_single"},
+        {"accelerator": "cpu", "devices": 2, "strategy": "hpu_ddp"},
+        {"accelerator": "hpu", "devices": 2, "strategy": "ddp"},
+        {"devices": 2, "strategy": "ddp"},
+    ],
+)
 def test_accelerator_and_strategy_go_together(arguments):
     with pytest.raises(roots.MisconfigurationException, match=r"go together.*'hpu_single', 'hpu_parallel', 'hpu_ddp'"):
         make_trainer(**{"devices": 1} | arguments)
@@ -81,15 +86,26 @@ def test_distribution():
     assert lightning_habana.HPU_AVAILABLE and lightning_habana.__version__.startswith("1.")
 
 
-@pytest.mark.parametrize("path", [
-    "pytorch.accelerator.HPUAccelerator", "pytorch.strategies.single.SingleHPUStrategy",
-    "pytorch.strategies.parallel.HPUParallelStrategy", "pytorch.strategies.ddp.HPUDDPStrategy",
-    "pytorch.strategies.fsdp.HPUFSDPStrategy", "pytorch.strategies.deepspeed.HPUDeepSpeedStrategy",
-    "pytorch.plugins.precision.HPUPrecisionPlugin", "pytorch.plugins.fsdp_precision.HPUFSDPPrecision",
-    "pytorch.plugins.fsdp_precision.HPUFSDPPrecisionPlugin", "pytorch.plugins.io_plugin.HPUCheckpointIO",
-    "pytorch.profiler.profiler.HPUProfiler", "fabric.accelerator.HPUAccelerator",
-    "fabric.strategies.HPUFSDPStrategy", "fabric.plugins.HPUPrecision", "fabric.plugins.HPUCheckpointIO",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "pytorch.accelerator.HPUAccelerator",
+        "pytorch.strategies.single.SingleHPUStrategy",
+        "pytorch.strategies.parallel.HPUParallelStrategy",
+        "pytorch.strategies.ddp.HPUDDPStrategy",
+        "pytorch.strategies.fsdp.HPUFSDPStrategy",
+        "pytorch.strategies.deepspeed.HPUDeepSpeedStrategy",
+        "pytorch.plugins.precision.HPUPrecisionPlugin",
+        "pytorch.plugins.fsdp_precision.HPUFSDPPrecision",
+        "pytorch.plugins.fsdp_precision.HPUFSDPPrecisionPlugin",
+        "pytorch.plugins.io_plugin.HPUCheckpointIO",
+        "pytorch.profiler.profiler.HPUProfiler",
+        "fabric.accelerator.HPUAccelerator",
+        "fabric.strategies.HPUFSDPStrategy",
+        "fabric.plugins.HPUPrecision",
+        "fabric.plugins.HPUCheckpointIO",
+    ],
+)
 def test_public_names(path):
     module, name = f"lightning_habana.{path}".rsplit(".", 1)
     assert getattr(importlib.import_module(module), name)

@@ -25,12 +25,16 @@ def test_two_at_once(tmp_path):
     (tmp_path / "job.py").write_text(JOB)
     jobs = [
         subprocess.Popen(
-            [sys.executable, "job.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            [sys.executable, "job.py"],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
             env=environment_of(tmp_path, OPENHPU_MODULE_LOCKS="1", XDG_RUNTIME_DIR=str(tmp_path))
             | {"HABANA_VISIBLE_MODULES": modules, "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"},
         )
         for modules in ("0,1", "4,5")
-    ]  # fmt: skip
+    ]
     printed = [job.communicate(timeout=300)[0] for job in jobs]
     assert [job.returncode for job in jobs] == [0, 0], printed
     for text, modules in zip(printed, ("01", "45"), strict=True):
@@ -58,8 +62,13 @@ def test_a_rank_ends_when_the_process_that_started_it_has_ended(tmp_path):
     (tmp_path / "job.py").write_text(FAILS)
     environment = environment_of(tmp_path) | {"MASTER_PORT": str(free_port())}
     done = subprocess.run(  # until the pipe is closed, which rank 1 has inherited
-        [sys.executable, "job.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        env=environment, timeout=120,
-    )  # fmt: skip
+        [sys.executable, "job.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        timeout=120,
+    )
     assert done.returncode == 3
     assert "Fails: rank 1 ends, since the process that started it has ended" in done.stdout

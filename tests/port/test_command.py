@@ -33,9 +33,14 @@ def test_a_folder_is_written_and_the_rest_listed(script, capsys):
     assert "c.py: line " in errors and "is not Python" in errors and "d.py: " in errors and "UTF-8" in errors
 
 
-@pytest.mark.parametrize(("name", "text", "error"), [
-    ("nothing.py", None, "there is no"), ("x.txt", "", "has no Python files"), ("b.py", "x = (\n", "no file could be"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "text", "error"),
+    [
+        ("nothing.py", None, "there is no"),
+        ("x.txt", "", "has no Python files"),
+        ("b.py", "x = (\n", "no file could be"),
+    ],
+)
 def test_bad_input(tmp_path, capsys, name, text, error):
     path = tmp_path / name
     if text is not None:

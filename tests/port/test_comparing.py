@@ -33,7 +33,7 @@ FAULTS = [  # script, what a change in the port replaces, by what, module, text 
     (TRAINING.replace("Embedding(50", "Embedding(40"), "", "", "model.0", "loss = ", "indices: "),
     (MIXED, "", "", "drift", "return large", "autocast: `torch.mul` at a.py:7 gives torch.bfloat16, and torch.float32"),
     (WRAPS, "", "", "none", "y = x * 4", "int64: aten::mul wraps 1 results"),
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -71,14 +71,17 @@ def test_a_true_port_agrees_though_it_draws_random_numbers(compare):
     assert count > 300 and said == f"{count} results agree within their dtypes' tolerance"
 
 
-@pytest.mark.parametrize(("text", "options", "code", "said"), [
-    (None, (), 2, "there is no script"),
-    ("x = 1", (), 2, "computed nothing that could be recorded"),
-    ("import torch", ("--seconds", "0"), 2, "--seconds above 0"),
-    ("import torch\nx = torch.ones(2) * 2\nwhile True: pass", ("--seconds", "20"), 2, "by its time, 20 s"),
-    ("import torch\nx = torch.ones(2) * 2", (), 0, "2 results agree"),
-    ("import os, torch\nx = torch.ones(2 + os.getpid())", ("an argument",), 1, "the shapes are"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "options", "code", "said"),
+    [
+        (None, (), 2, "there is no script"),
+        ("x = 1", (), 2, "computed nothing that could be recorded"),
+        ("import torch", ("--seconds", "0"), 2, "--seconds above 0"),
+        ("import torch\nx = torch.ones(2) * 2\nwhile True: pass", ("--seconds", "20"), 2, "by its time, 20 s"),
+        ("import torch\nx = torch.ones(2) * 2", (), 0, "2 results agree"),
+        ("import os, torch\nx = torch.ones(2 + os.getpid())", ("an argument",), 1, "the shapes are"),
+    ],
+)
 def test_the_command(tmp_path, capfd, text, options, code, said):
     script = tmp_path / "a.py"
     if text is not None:

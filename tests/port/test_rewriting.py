@@ -13,15 +13,27 @@ def ported(text, target="cuda", table=None):
 
 HPEX = "from habana_frameworks.torch.hpex."
 CALLS = [  # import, call, to cuda
-    ("kernels import FusedSDPA", "FusedSDPA.apply(q, k, v, m, 0.1, False, 2.0, 'fast')",
-     "torch.nn.functional.scaled_dot_product_attention(q, k, v, m, 0.1, False, scale=2.0, enable_gqa=True)"),
-    ("kernels.FusedSDPA import FusedSDPA as F", "F.apply(q, k, value=v, softmax_mode='fp32', sinks=None)",
-     "torch.nn.functional.scaled_dot_product_attention(q, k, value=v, enable_gqa=True)"),
-    ("normalization import FusedRMSNorm", "FusedRMSNorm.apply(x, w + 1, eps=e)",
-     "torch.nn.functional.rms_norm(x, (w + 1).shape, w + 1, eps=e)"),
-    ("optimizers import FusedAdamW", "FusedAdamW(\n    p,\n    lr=1,  # high\n)",
-     "torch.optim.AdamW(\n    p,\n    lr=1,  # high\n    eps=1e-6,\n    weight_decay=0.0,\n    fused=True,\n)"),
-]  # fmt: skip
+    (
+        "kernels import FusedSDPA",
+        "FusedSDPA.apply(q, k, v, m, 0.1, False, 2.0, 'fast')",
+        "torch.nn.functional.scaled_dot_product_attention(q, k, v, m, 0.1, False, scale=2.0, enable_gqa=True)",
+    ),
+    (
+        "kernels.FusedSDPA import FusedSDPA as F",
+        "F.apply(q, k, value=v, softmax_mode='fp32', sinks=None)",
+        "torch.nn.functional.scaled_dot_product_attention(q, k, value=v, enable_gqa=True)",
+    ),
+    (
+        "normalization import FusedRMSNorm",
+        "FusedRMSNorm.apply(x, w + 1, eps=e)",
+        "torch.nn.functional.rms_norm(x, (w + 1).shape, w + 1, eps=e)",
+    ),
+    (
+        "optimizers import FusedAdamW",
+        "FusedAdamW(\n    p,\n    lr=1,  # high\n)",
+        "torch.optim.AdamW(\n    p,\n    lr=1,  # high\n    eps=1e-6,\n    weight_decay=0.0,\n    fused=True,\n)",
+    ),
+]
 
 
 @pytest.mark.parametrize(("module", "old", "new"), CALLS)
@@ -32,8 +44,10 @@ def test_fused_operators_become_pytorchs(module, old, new):
 
 LISTED = [  # code, what is listed
     (f"{HPEX}optimizers import FusedLamb\nFusedLamb(p)", "habana_frameworks.torch.hpex.optimizers.FusedLamb"),
-    (f"{HPEX}optimizers import FusedAdamW\nFusedAdamW(p, moments_dtype=d)",
-     "habana_frameworks.torch.hpex.optimizers.FusedAdamW"),
+    (
+        f"{HPEX}optimizers import FusedAdamW\nFusedAdamW(p, moments_dtype=d)",
+        "habana_frameworks.torch.hpex.optimizers.FusedAdamW",
+    ),
     (f"{HPEX}kernels import FusedSDPA\nmake(FusedSDPA)", "habana_frameworks.torch.hpex.kernels.FusedSDPA"),
     ("import habana_frameworks.torch.hpu as h\nh.wrap_in_hpu_graph(m)", "torch.hpu.wrap_in_hpu_graph"),
     ("import torch\nclip.clip_norm(p)", ".clip_norm"),
@@ -46,7 +60,7 @@ LISTED = [  # code, what is listed
     ("import torch\ny = torch.hpu.unheard", "torch.hpu.unheard"),
     ("import torch\ny = torch.ops.hpu.rms_norm(x, w, 1e-5)", "torch.ops.hpu.rms_norm"),
     ("from lightning_habana import HPUDDPStrategy\ns = HPUDDPStrategy(x=1)", "lightning_habana.HPUDDPStrategy"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("code", "what"), LISTED)
@@ -60,9 +74,12 @@ CHANGED = [  # code, cuda, cpu
     ('d = torch.device(f"hpu:{i}")', 'd = torch.device(f"cuda:{i}")', 'd = torch.device("cpu")'),
     ("p(x.hpu(0).is_hpu, 'on hpu now')", "p(x.cuda(0).is_cuda, 'on hpu now')", "p(x.cpu().is_cpu, 'on hpu now')"),
     ("m = torch.hpu.max_memory_allocated()", "m = torch.cuda.max_memory_allocated()", "m = 0"),
-    ("t = Trainer(accelerator='hpu', strategy='hpu_ddp')", "t = Trainer(accelerator='cuda', strategy='ddp')",
-     "t = Trainer(accelerator='cpu', strategy='ddp')"),
-]  # fmt: skip
+    (
+        "t = Trainer(accelerator='hpu', strategy='hpu_ddp')",
+        "t = Trainer(accelerator='cuda', strategy='ddp')",
+        "t = Trainer(accelerator='cpu', strategy='ddp')",
+    ),
+]
 
 
 @pytest.mark.parametrize(("code", "cuda", "cpu"), CHANGED)
@@ -115,9 +132,14 @@ def test_a_cuda_script_becomes_gaudis():
     assert listed == [(4, "torch.cuda.cudart")]
 
 
-@pytest.mark.parametrize(("source", "error"), [
-    (b"x = (\n", "is not Python"), (b"s = '\xe4'\n", "utf-?8"), (b"# coding: nothing\n", "nothing"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        (b"x = (\n", "is not Python"),
+        (b"s = '\xe4'\n", "utf-?8"),
+        (b"# coding: nothing\n", "nothing"),
+    ],
+)
 def test_bad_input(source, error):
     with pytest.raises(PortError, match=f"(?i){error}"):
         port(source, to_device("cuda"))

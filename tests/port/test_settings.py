@@ -11,21 +11,30 @@ dynamo_config:
   dynamo_backend: HPU_BACKEND
 """
 SETTINGS = [  # text, cuda, cpu
-    ('{\n\t"use_habana": true,\n\t"device": "hpu:1",\n\t"max_steps": 4\n}\n',
-     '{\n\t"device": "cuda:1",\n\t"max_steps": 4\n}\n',
-     '{\n\t"device": "cpu",\n\t"max_steps": 4\n}\n'),
+    (
+        '{\n\t"use_habana": true,\n\t"device": "hpu:1",\n\t"max_steps": 4\n}\n',
+        '{\n\t"device": "cuda:1",\n\t"max_steps": 4\n}\n',
+        '{\n\t"device": "cpu",\n\t"max_steps": 4\n}\n',
+    ),
     ('{"bf16": true, "use_habana": true, "use_lazy_mode": false}', '{"bf16": true}', '{"bf16": true}'),
     ('{"use_fused_adam": true, "use_torch_autocast": false}', "{}", "{}"),
-    ('{"dist_backend": "hccl", "compile": {"backend": "hpu_backend"}, "enable_cuda_graph": true}',
-     '{"dist_backend": "nccl", "compile": {"backend": "inductor"}, "enable_cuda_graph": true}',
-     '{"dist_backend": "gloo", "compile": {"backend": "inductor"}, "enable_cuda_graph": false}'),
-    ("trainer:\n  accelerator: 'hpu'\n  strategy: hpu_ddp  # two\nuse_habana: true\n",
-     "trainer:\n  accelerator: 'cuda'\n  strategy: ddp  # two\n\n",
-     "trainer:\n  accelerator: 'cpu'\n  strategy: ddp  # two\n\n"),
-    (ACCELERATE, ACCELERATE.replace("MULTI_HPU", "MULTI_GPU").replace("HPU_BACKEND", "INDUCTOR"),
-     ACCELERATE.replace("MULTI_HPU", "MULTI_CPU").replace("HPU_BACKEND", "INDUCTOR").replace("false", "true")),
+    (
+        '{"dist_backend": "hccl", "compile": {"backend": "hpu_backend"}, "enable_cuda_graph": true}',
+        '{"dist_backend": "nccl", "compile": {"backend": "inductor"}, "enable_cuda_graph": true}',
+        '{"dist_backend": "gloo", "compile": {"backend": "inductor"}, "enable_cuda_graph": false}',
+    ),
+    (
+        "trainer:\n  accelerator: 'hpu'\n  strategy: hpu_ddp  # two\nuse_habana: true\n",
+        "trainer:\n  accelerator: 'cuda'\n  strategy: ddp  # two\n\n",
+        "trainer:\n  accelerator: 'cpu'\n  strategy: ddp  # two\n\n",
+    ),
+    (
+        ACCELERATE,
+        ACCELERATE.replace("MULTI_HPU", "MULTI_GPU").replace("HPU_BACKEND", "INDUCTOR"),
+        ACCELERATE.replace("MULTI_HPU", "MULTI_CPU").replace("HPU_BACKEND", "INDUCTOR").replace("false", "true"),
+    ),
     ("", "", ""),
-]  # fmt: skip
+]
 LISTED = [
     ('{\n"use_torch_autocast": true}', (2, "use_torch_autocast: true")),
     ("a: 1\ngaudi_config_name: Habana/gpt2\n", (2, "gaudi_config_name: habana/gpt2")),

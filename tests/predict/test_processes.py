@@ -71,9 +71,11 @@ def test_collectives_of_the_scripts_groups_are_recorded(parallel, expected):
 
 def test_a_card_has_its_part_of_the_memory():
     for parallel, part in (
-        (lambda model, _: model, 1), (sharded, 2), (split, 8),
+        (lambda model, _: model, 1),
+        (sharded, 2),
+        (split, 8),
         (lambda model, mesh: sharded(split(model, mesh), mesh), 16),
-    ):  # fmt: skip
+    ):
         parts = memory(traced(parallel), 1e12).phases["optimizer"]
         assert parts["weights"] == pytest.approx(4 * PARAMETERS / part, rel=0.3)
         assert parts["optimizer"] == pytest.approx(8 * PARAMETERS / part, rel=0.3)

@@ -15,8 +15,11 @@ def clone(tmp_path_factory):
     path = tmp_path_factory.mktemp("clone") / "openhpu"
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     for name in listed.splitlines():
         if (ROOT / name).is_file():
             (path / name).parent.mkdir(parents=True, exist_ok=True)

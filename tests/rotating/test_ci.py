@@ -76,10 +76,16 @@ class Runner:
 
     def run(self, *command, fails=False):
         return run(
-            command, self.library, fails, self._seconds, HOME=str(self.home), PYTHONPATH=str(self._packages),
-            GITHUB_ACTIONS="true", PATH=os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"])),
+            command,
+            self.library,
+            fails,
+            self._seconds,
+            HOME=str(self.home),
+            PYTHONPATH=str(self._packages),
+            GITHUB_ACTIONS="true",
+            PATH=os.pathsep.join((os.path.dirname(sys.executable), os.environ["PATH"])),
             **self.MORE,
-        )  # fmt: skip
+        )
 
     def steps(self, steps, wheel):
         """Do a workflow's steps; what the last one said."""

@@ -88,8 +88,17 @@ def test_one_clone_for_several_environments(clone, packages, tools, tmp_path):
 
     wheels = tmp_path / "wheels"
     command = [
-        sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(wheels), ".",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "-w",
+        str(wheels),
+        ".",
+    ]
     run(command, clone, PATH=os.pathsep.join((str(others), os.environ["PATH"])))
     (wheel,) = wheels.glob("openhpu-*.whl")
     # A core for this PyTorch and Python, and nothing else that was compiled.

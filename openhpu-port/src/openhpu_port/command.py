@@ -21,9 +21,10 @@ _OURS = re.compile(rb"(?i)hpu|habana|gaudi|hccl")
 def main(arguments: Sequence[str]) -> int:
     """Run the subcommand. Returns the exit code: 1 if something is listed, 2 if nothing could be ported."""
     parser = argparse.ArgumentParser(
-        prog="openhpu port", usage="openhpu port (--to cuda|xpu|cpu | --from cuda) [--write [--force]] PATH",
+        prog="openhpu port",
+        usage="openhpu port (--to cuda|xpu|cpu | --from cuda) [--write [--force]] PATH",
         description="Take Gaudi's names out of a script or a folder. Prints a diff; lists on stderr what is left.",
-    )  # fmt: skip
+    )
     way = parser.add_mutually_exclusive_group(required=True)
     way.add_argument("--to", choices=TARGETS, help="the device whose names take the place of Gaudi's")
     way.add_argument("--from", choices=("cuda",), dest="source", help="write Gaudi's names in place of CUDA's")

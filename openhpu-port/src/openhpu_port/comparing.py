@@ -52,9 +52,10 @@ class Difference(NamedTuple):
 def main(arguments: Sequence[str]) -> int:
     """Run the subcommand. Returns 0 if all agrees, 1 for a difference, 2 if not all could be compared."""
     parser = argparse.ArgumentParser(
-        prog="openhpu compare", usage="openhpu compare [--seed N] [--seconds S] [--strict] A.py B.py [ARG ...]",
+        prog="openhpu compare",
+        usage="openhpu compare [--seed N] [--seconds S] [--strict] A.py B.py [ARG ...]",
         description="Run two scripts with the same seed; name the first module and line that differ.",
-    )  # fmt: skip
+    )
     parser.add_argument("--seed", type=int, default=0, help="of random numbers, 0 or more; default: 0")
     parser.add_argument("--seconds", type=float, default=600.0, help="that each script may take; default: 600")
     parser.add_argument("--strict", action="store_true", help="do what a Gaudi does: sets OPENHPU_STRICT=gaudi")
@@ -86,9 +87,13 @@ def run(script: Path, seed: int, seconds: float, strict: bool = False, arguments
     with tempfile.TemporaryDirectory(prefix="openhpu-compare-") as folder, open(f"{folder}/said", "w+b") as said:
         command = [str(Path(__file__).with_name("recording.py")), f"{folder}/records", str(seed), str(script.resolve())]
         process = subprocess.Popen(
-            [sys.executable, *command, *arguments], env=variables, stdout=said, stderr=said,
-            stdin=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, *command, *arguments],
+            env=variables,
+            stdout=said,
+            stderr=said,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         late = _wait(process, seconds)
         found = list(_read(Path(folder, "records")))
         said.seek(0)
@@ -219,8 +224,10 @@ def _suspects(a: Run, b: Run, until: float) -> list[str]:
     for report in (*a.reports, *b.reports):
         params = report["params"]
         if "indices" in params:
-            found.append(f"indices: {params['op']} has {params['indices']} out of range ({params['padding']} are -1); "
-                         "hpu reads zeros and drops writes there, and the CPU raises IndexError")  # fmt: skip
+            found.append(
+                f"indices: {params['op']} has {params['indices']} out of range ({params['padding']} are -1); "
+                "hpu reads zeros and drops writes there, and the CPU raises IndexError"
+            )
         else:
             found.append(f"int64: {params['op']} wraps {params['overflows']} results to int32, as a Gaudi does")
     for one, other in _pairs(a, b):
@@ -228,7 +235,9 @@ def _suspects(a: Run, b: Run, until: float) -> list[str]:
         casts = [each["autocast"] for each in (one, other)]
         if one["sequence"] <= until and any(casts) and dtypes[0] != dtypes[1]:
             why = "lists of operators differ" if all(casts) else "it is on in one script alone"
-            found.append(f"autocast: `{one['op']}` at {a.line(one['place'])} gives {dtypes[0]}, and {dtypes[1]} at "
-                         f"{b.line(other['place'])}; {why}")  # fmt: skip
+            found.append(
+                f"autocast: `{one['op']}` at {a.line(one['place'])} gives {dtypes[0]}, and {dtypes[1]} at "
+                f"{b.line(other['place'])}; {why}"
+            )
             break
     return [f"  suspect: {one}" for one in dict.fromkeys(found)]

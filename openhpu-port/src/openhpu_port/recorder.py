@@ -99,8 +99,13 @@ class Recorder(TorchFunctionMode):
             if record and (record["module"], record["place"]) != key:
                 self._record(record, [tensor])
         self._sequence += 1
-        return dict(zip(("kind", "module", "place", "run", "op", "sequence"),
-                        ("line", *key, self._runs[key], op, self._sequence), strict=True))  # fmt: skip
+        return dict(
+            zip(
+                ("kind", "module", "place", "run", "op", "sequence"),
+                ("line", *key, self._runs[key], op, self._sequence),
+                strict=True,
+            )
+        )
 
     def _place(self) -> tuple[str, int]:
         """The innermost line in the script's folder."""
@@ -151,9 +156,18 @@ class Recorder(TorchFunctionMode):
         key, self._sequence = (kind, full, what), self._sequence + 1
         self._runs[key] += 1
         found = _tensors(tensors)
-        self._record({"kind": kind, "module": module, "place": self._place(), "run": self._runs[key],
-                      "op": f"{what} of {name}", "sequence": self._sequence,
-                      "autocast": _autocast(found[0]) if found else ""}, found)  # fmt: skip
+        self._record(
+            {
+                "kind": kind,
+                "module": module,
+                "place": self._place(),
+                "run": self._runs[key],
+                "op": f"{what} of {name}",
+                "sequence": self._sequence,
+                "autocast": _autocast(found[0]) if found else "",
+            },
+            found,
+        )
 
     def _listen(self, tensor: torch.Tensor) -> None:
         if not self._listens and tensor.device.type == "hpu":
@@ -237,8 +251,14 @@ def _seed(seed: int) -> None:
 
 def _tensors(values: Any) -> list[torch.Tensor]:
     """Those with values that can be read."""
-    return [one for one in tree_leaves(values) if type(one) in (torch.Tensor, torch.nn.Parameter)
-            and one.layout is torch.strided and one.device.type != "meta" and one.numel()]  # fmt: skip
+    return [
+        one
+        for one in tree_leaves(values)
+        if type(one) in (torch.Tensor, torch.nn.Parameter)
+        and one.layout is torch.strided
+        and one.device.type != "meta"
+        and one.numel()
+    ]
 
 
 def _captures() -> bool:

@@ -61,8 +61,10 @@ class _Resolving(cst.CSTTransformer):
     """What names mean, by the imports of the script."""
 
     METADATA_DEPENDENCIES: ClassVar[Sequence[Any]] = (
-        metadata.QualifiedNameProvider, metadata.PositionProvider, metadata.ParentNodeProvider,
-    )  # fmt: skip
+        metadata.QualifiedNameProvider,
+        metadata.PositionProvider,
+        metadata.ParentNodeProvider,
+    )
 
     def __init__(self, table: Table, instances: dict[str, str] | None = None) -> None:
         super().__init__()

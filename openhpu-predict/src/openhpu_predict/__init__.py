@@ -17,8 +17,17 @@ from openhpu_predict.processes import ranks
 from openhpu_predict.recording import Recorder, Recording
 
 __all__ = [
-    "Device", "Parameters", "PredictError", "Prediction", "Recording", "fake", "load", "predict", "ranks", "record"
-]  # fmt: skip
+    "Device",
+    "Parameters",
+    "PredictError",
+    "Prediction",
+    "Recording",
+    "fake",
+    "load",
+    "predict",
+    "ranks",
+    "record",
+]
 
 _FAKE = FakeTensorMode(allow_non_fake_inputs=True)
 
@@ -60,7 +69,7 @@ def record(fn: Callable[..., Any], *args: Any, steps: int = 2, ranks: int = 1, *
 
 def _recorded_for_real(
     fn: Callable[..., Any], args: Any, kwargs: Any, ranks: int, reason: NeedsValuesError
-) -> Recording:  # fmt: skip
+) -> Recording:
     zeros = 0
 
     def made(one: Any) -> Any:
@@ -111,7 +120,7 @@ def predict(
 
 def _larger(
     found: Prediction, fn: Callable[..., Any], args: Any, kwargs: Any, batch: int, steps: int, factor: int = 4
-) -> str:  # fmt: skip
+) -> str:
     """What a larger batch would change, in a sentence."""
 
     def grow(one: Any) -> Any:

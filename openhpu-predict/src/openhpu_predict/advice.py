@@ -14,7 +14,7 @@ _WORTH = 0.02  # the share of a step's time from which on a change is worth a se
 
 def cuts(
     timeline: Timeline, nodes: list[Node], again: Callable[[list[Node]], Timeline]
-) -> tuple[float, dict[Site | None, float]]:  # fmt: skip
+) -> tuple[float, dict[Site | None, float]]:
     """What all reads cost, and those of each line, in seconds. `again`: the schedule of other nodes."""
 
     def without(*sites: Site | None) -> float:
@@ -29,7 +29,7 @@ def cuts(
 
 def what_helps(
     timeline: Timeline, nodes: list[Node], again: Callable[..., Timeline], cut_seconds: float, eager: bool
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """The sentences, those that save most first."""
     found: list[tuple[float, str]] = []
 

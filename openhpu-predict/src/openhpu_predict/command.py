@@ -27,9 +27,10 @@ class _Enough(BaseException):
 def main(arguments: Sequence[str]) -> int:
     """Run the subcommand. Returns the exit code: 2 for a wrong request, the script's if it fails."""
     parser = argparse.ArgumentParser(
-        prog="openhpu predict", usage="openhpu predict [OPTION ...] SCRIPT [ARG ...]",
+        prog="openhpu predict",
+        usage="openhpu predict [OPTION ...] SCRIPT [ARG ...]",
         description="Predict the time and memory of a script's step on a Gaudi.",
-    )  # fmt: skip
+    )
     parser.add_argument("--device", default="gaudi3", help="gaudi2, gaudi3 (default) or a TOML file")
     parser.add_argument("--mode", choices=("graph", "eager"), help="default: graph in lazy mode, else eager")
     parser.add_argument("--cards", type=int, default=1, help="by the script's process group, else data parallel")

@@ -106,10 +106,13 @@ def fuse(nodes: Sequence[Node], blocks: Sequence[Block], first: int = 0, eager: 
     end = first + len(nodes)
     for number, kernel in enumerate(kernels):
         kernel.bytes = sum(kernel.reads.values()) + sum(
-            size for key, size in kernel.writes.items()
-            if key not in kernel.within or readers[key] - {number} or (blocks[key].died or end + 1) > end
+            size
+            for key, size in kernel.writes.items()
+            if key not in kernel.within
+            or readers[key] - {number}
+            or (blocks[key].died or end + 1) > end
             or blocks[key].born < first
-        )  # fmt: skip
+        )
     return kernels
 
 
@@ -191,7 +194,7 @@ def _rates(dtype: torch.dtype, device: Device) -> tuple[float, float]:
 
 def schedule(
     nodes: Sequence[Node], kernels: list[Kernel], device: Device, parameters: Parameters, eager: bool = False
-) -> Timeline:  # fmt: skip
+) -> Timeline:
     """Run the kernels on their engines. The host launches a graph (in eager mode: a node) and goes on.
 
     At a read it waits for the device. All share the memory's bandwidth: a step takes at least the time of its bytes.
@@ -225,6 +228,11 @@ def schedule(
     mme = sum(kernel.mme_seconds for kernel in kernels)
     bound = max(busy, key=lambda name: busy[name]) if busy else "nothing"
     return Timeline(
-        kernels, seconds, graphs, dict(lines), mme / seconds if seconds else 0.0,
-        moved / device.hbm_bandwidth / seconds if seconds else 0.0, bound,
-    )  # fmt: skip
+        kernels,
+        seconds,
+        graphs,
+        dict(lines),
+        mme / seconds if seconds else 0.0,
+        moved / device.hbm_bandwidth / seconds if seconds else 0.0,
+        bound,
+    )

@@ -52,12 +52,16 @@ class Memory:
         Activations count whole: how tensor parallelism divides them is known only of a script that does it.
         """
         whole = self.largest_layer // tensor * (zero > 1) if data > 1 else 0  # its gradients or weights
-        return max(
-            sum(
-                size // (tensor * (data if zero >= _FIRST_ZERO[part] else 1)) if part in _FIRST_ZERO else size
-                for part, size in parts.items()
-            ) for parts in self.phases.values()
-        ) + whole  # fmt: skip
+        return (
+            max(
+                sum(
+                    size // (tensor * (data if zero >= _FIRST_ZERO[part] else 1)) if part in _FIRST_ZERO else size
+                    for part, size in parts.items()
+                )
+                for parts in self.phases.values()
+            )
+            + whole
+        )
 
     def text(self, capacity: float) -> list[str]:
         """Lines of a report; `capacity` is the device's memory in bytes."""
@@ -91,11 +95,11 @@ def memory(recording: Recording, capacity: float) -> Memory:
     phase = _phases(recording)
     collective = {
         key for node in recording.nodes if node.kind is Kind.COLLECTIVE for key in (*node.reads, *node.writes)
-    }  # fmt: skip
+    }
     parts = [
         block.category or ("collectives" if number in collective else _part(block, phase))
         for number, block in enumerate(recording.blocks)
-    ]  # fmt: skip
+    ]
     changes: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for part, block in zip(parts, recording.blocks, strict=True):
         changes[max(block.born, 0)][part] += block.bytes

@@ -125,9 +125,11 @@ class Block(nn.Module):
 
     def _attend(self, qkv: torch.Tensor, turn: Cache, cache: Cache | None, at: torch.Tensor | None) -> torch.Tensor:
         batch, length, _ = qkv.shape
-        parts = qkv.view(batch, length, -1, self.head).transpose(1, 2).split(
-            [self.heads, self.key_heads, self.key_heads], 1
-        )  # fmt: skip
+        parts = (
+            qkv.view(batch, length, -1, self.head)
+            .transpose(1, 2)
+            .split([self.heads, self.key_heads, self.key_heads], 1)
+        )
         query, key, value = _rotate(parts[0], turn), _rotate(parts[1], turn), parts[2]
         if cache is not None:
             keys, values = cache
@@ -136,7 +138,7 @@ class Block(nn.Module):
         if cache is None or length > 1:
             found = functional.scaled_dot_product_attention(
                 query, key, value, is_causal=True, enable_gqa=self.heads != self.key_heads
-            )  # fmt: skip
+            )
         else:
             grouped = _to_fp8(query.reshape(batch, self.key_heads, -1, self.head))
             weights = functional.softmax(_product(grouped, False, cache[0], True), -1)
@@ -163,7 +165,7 @@ class Llama(nn.Module):
 
     def forward(
         self, words: torch.Tensor, caches: list[Cache] | None = None, at: torch.Tensor | None = None
-    ) -> torch.Tensor:  # fmt: skip
+    ) -> torch.Tensor:
         x = self.words(words)
         size = (1, 1, words.shape[1], self.head)
         turn = torch.empty(size, dtype=BF16, device=x.device), torch.empty(size, dtype=BF16, device=x.device)

@@ -28,8 +28,12 @@ class Kind(enum.StrEnum):
 
 
 ENGINES = {
-    Kind.PRODUCT: "MME", Kind.ATTENTION: "MME", Kind.COPY: "DMA", Kind.HOST_COPY: "host", Kind.COLLECTIVE: "network",
-}  # fmt: skip
+    Kind.PRODUCT: "MME",
+    Kind.ATTENTION: "MME",
+    Kind.COPY: "DMA",
+    Kind.HOST_COPY: "host",
+    Kind.COLLECTIVE: "network",
+}
 
 # Batch, rows, columns, and the length of the sums of a matrix product.
 Product = tuple[int, int, int, int]
@@ -39,8 +43,27 @@ NOTHING = frozenset(_NAMES.pop("nothing"))
 _KINDS = {name: Kind(kind) for kind, names in _NAMES.items() for name in names}
 _COLLECTIVES = {"c10d", "_c10d_functional", "c10d_functional", "hccl", "_c10d_functional_autograd"}
 # Steps of a TPC for an element. A step of any other operator is one.
-_STEPS = {name: 8 for name in ("exp", "log", "tanh", "sigmoid", "silu", "gelu", "erf", "rsqrt", "sqrt", "softmax",
-                               "div", "sin", "cos", "norm", "adam", "reciprocal")}  # fmt: skip
+_STEPS = {
+    name: 8
+    for name in (
+        "exp",
+        "log",
+        "tanh",
+        "sigmoid",
+        "silu",
+        "gelu",
+        "erf",
+        "rsqrt",
+        "sqrt",
+        "softmax",
+        "div",
+        "sin",
+        "cos",
+        "norm",
+        "adam",
+        "reciprocal",
+    )
+}
 ATTENTION_STEPS = 12  # of a score: scale, mask, maximum, difference, exponential, sum, quotient
 
 

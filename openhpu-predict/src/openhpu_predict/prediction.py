@@ -100,7 +100,7 @@ class Prediction:
 
 def price(
     recording: Recording, device: Device, mode: str = "graph", cards: int = 1, parameters: Parameters | None = None
-) -> Prediction:  # fmt: skip
+) -> Prediction:
     """The prediction for the last step of a recording.
 
     `mode`: "graph" (graphs as they were cut) or "eager" (each operator is launched). `cards`: data parallel, unless
@@ -136,12 +136,23 @@ def price(
         capacities = {one.name: one.hbm_bytes for one in (load("gaudi2"), load("gaudi3"))}
         plans = needed.plans(max(cards, node), capacities)
     return Prediction(
-        device, nodes, seconds, timeline, needed,
+        device,
+        nodes,
+        seconds,
+        timeline,
+        needed,
         _shares(timeline, nodes, lambda node: node.site, site_text),
         _shares(timeline, nodes, lambda node: node.layer or "outside of layers", str),
-        _unknown(timeline, nodes), cut_seconds, cuts, list(recording.notes), mode, recording.cards or cards,
-        advice=helps, plans=plans, warmup=None if eager else warmup(recording, device),
-    )  # fmt: skip
+        _unknown(timeline, nodes),
+        cut_seconds,
+        cuts,
+        list(recording.notes),
+        mode,
+        recording.cards or cards,
+        advice=helps,
+        plans=plans,
+        warmup=None if eager else warmup(recording, device),
+    )
 
 
 def model_error() -> str:
@@ -155,7 +166,7 @@ def model_error() -> str:
 
 def _shares(
     timeline: Timeline, nodes: list[Node], key: Callable[[Node], Hashable], text: Callable[..., str]
-) -> list[Share]:  # fmt: skip
+) -> list[Share]:
     """The kernels' time by lines or layers, the longest first. A kernel counts for its first node."""
     seconds: defaultdict[Hashable, float] = defaultdict(float)
     peaks: defaultdict[Hashable, float] = defaultdict(float)

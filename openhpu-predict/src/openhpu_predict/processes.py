@@ -32,8 +32,14 @@ def ranks(cards: int) -> Iterator[None]:
         raise PredictError(f"cards is {cards}; expected 1 or more")
     if dist.is_initialized():
         raise PredictError("this process has a process group already; expected none")
-    place = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": cards, "LOCAL_WORLD_SIZE": min(cards, 8),
-             "MASTER_ADDR": "localhost", "MASTER_PORT": 1}  # fmt: skip
+    place = {
+        "RANK": 0,
+        "LOCAL_RANK": 0,
+        "WORLD_SIZE": cards,
+        "LOCAL_WORLD_SIZE": min(cards, 8),
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": 1,
+    }
     start, helper, init = dist.init_process_group, distributed_c10d._new_process_group_helper, DDP.__init__
 
     def initialize(*_args: Any, **_kwargs: Any) -> None:

@@ -56,9 +56,11 @@ class Row:
     def __post_init__(self) -> None:
         config, tensor, stages = CONFIGS[self.model], ("tensor parallel", self.tensor), ("pipeline", self.pipeline)
         for number, what, (kind, by) in (
-            (self.cards, "cards", tensor), (config.heads, "heads", tensor), (config.layers, "layers", stages),
+            (self.cards, "cards", tensor),
+            (config.heads, "heads", tensor),
+            (config.layers, "layers", stages),
             (self.cards // self.tensor, f"cards of {self.cards} with tensor parallel {self.tensor}", stages),
-        ):  # fmt: skip
+        ):
             if number % by:
                 raise PredictError(f"{self.name}: {number} {what} cannot be divided by {kind} {by}")
 
@@ -126,7 +128,7 @@ class Traced:
     def _prefill(self) -> None:
         self.recordings["prefill"] = record(
             self._model(False), self._words(self.row.input), steps=1, ranks=self.row.tensor
-        )  # fmt: skip
+        )
 
     @torch.no_grad()
     def _generate(self) -> None:
@@ -145,7 +147,7 @@ class Traced:
             model = self._model(True)
             self.recordings["step"] = record(
                 lambda words: model(words).backward(), self._words(self.row.input), steps=2, ranks=self.row.tensor
-            )  # fmt: skip
+            )
             return
         with fake():
             classic = Classic(CONFIGS[self.row.model], causal=self.row.model.startswith("gpt"))
@@ -175,9 +177,7 @@ def fit(traced: list[Traced]) -> Parameters:
 
     def loss(tried: dict[str, float]) -> float:
         parameters = Parameters(**tried)
-        return sum(
-            math.log(one.result(devices[one.row.device], parameters) / one.row.published) ** 2 for one in traced
-        )  # fmt: skip
+        return sum(math.log(one.result(devices[one.row.device], parameters) / one.row.published) ** 2 for one in traced)
 
     best, width = loss(values), 0.3
     while width > 0.005:
@@ -200,8 +200,11 @@ def table(found: list[tuple[Row, float]]) -> str:
         shown = float(f"{result:.4g}")
         lines.append(f"| {row.name}{mark} | {row.published:,g} {row.unit} | {shown:,g} | {error:+.0%} |")
     if errors := _errors(found):
-        lines += ["", f"Rows that were not fitted: {len(errors)}. Median error {statistics.median(errors):.0%}, worst "
-                  f"{max(errors):.0%}."]  # fmt: skip
+        lines += [
+            "",
+            f"Rows that were not fitted: {len(errors)}. Median error {statistics.median(errors):.0%}, worst "
+            f"{max(errors):.0%}.",
+        ]
     return "\n".join(lines)
 
 

@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import (
     TorchDispatchMode,
     _get_current_dispatch_mode,
     is_traceable_wrapper_subclass_type,
-)  # fmt: skip
+)
 from torch.utils._pytree import tree_leaves
 
 import openhpu
@@ -208,9 +208,14 @@ class Recorder(TorchDispatchMode):
         return out
 
     def _record(
-        self, func: Any, args: Any, kwargs: Any, operands: list[torch.Tensor], outs: list[torch.Tensor],
+        self,
+        func: Any,
+        args: Any,
+        kwargs: Any,
+        operands: list[torch.Tensor],
+        outs: list[torch.Tensor],
         before: dict[int, torch.Tensor],
-    ) -> None:  # fmt: skip
+    ) -> None:
         written = [one for one in outs if self._counts(one)]
         if not before and not written:
             return
@@ -246,11 +251,21 @@ class Recorder(TorchDispatchMode):
             reads, writes = (self._sizes(side) for side in given)
         self.recording.nodes.append(
             Node(
-                name, kind, _dtype(kind, operands, outs), reads, writes, elements, products, access, site, layer,
-                torch._C._current_autograd_node() is not None, self._members(args) if kind is Kind.COLLECTIVE else (0,),
+                name,
+                kind,
+                _dtype(kind, operands, outs),
+                reads,
+                writes,
+                elements,
+                products,
+                access,
+                site,
+                layer,
+                torch._C._current_autograd_node() is not None,
+                self._members(args) if kind is Kind.COLLECTIVE else (0,),
                 "read" if name in _READS or (kind is Kind.HOST_COPY and not written) else "",
             )
-        )  # fmt: skip
+        )
 
     def _sizes(self, tensors: list[torch.Tensor]) -> dict[int, int]:
         """Bytes by storage."""

@@ -44,9 +44,12 @@ def counted(recorder: "Recorder") -> Iterator[None]:
                 recorder.number(one, number)
 
     after: dict[str, Callable[..., None]] = {
-        "capture_begin": begin, "capture_begin_undone": begin, "capture_end": end, "mark_user_outputs": outputs,
+        "capture_begin": begin,
+        "capture_begin_undone": begin,
+        "capture_end": end,
+        "mark_user_outputs": outputs,
         **dict.fromkeys(_REPLAYS, replayed),
-    }  # fmt: skip
+    }
 
     def wrapped(name: str, then: Callable[..., None]) -> Callable[..., Any]:
         original = getattr(HPUGraph, name)

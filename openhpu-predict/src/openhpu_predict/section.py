@@ -85,11 +85,14 @@ class Section:
 def _document(found: Prediction) -> dict[str, Any]:
     timeline, memory = found.timeline, found.memory
     facts = [
-        ("Step", time_text(found.seconds)), ("Bound by", timeline.bound),
-        ("MME used", f"{timeline.mme_utilisation:.0%}"), ("HBM used", f"{timeline.hbm_utilisation:.0%}"),
-        ("Kernels", f"{len(timeline.kernels):,}"), ("Launches", f"{timeline.graphs:,}"),
+        ("Step", time_text(found.seconds)),
+        ("Bound by", timeline.bound),
+        ("MME used", f"{timeline.mme_utilisation:.0%}"),
+        ("HBM used", f"{timeline.hbm_utilisation:.0%}"),
+        ("Kernels", f"{len(timeline.kernels):,}"),
+        ("Launches", f"{timeline.graphs:,}"),
         ("Memory peak", f"{memory.peak / 2**30:.2f} of {found.device.hbm_bytes / 2**30:.0f} GiB"),
-    ]  # fmt: skip
+    ]
     lanes: dict[str, list[tuple[float, float]]] = {engine: [] for engine in tracks.ENGINES}
     for engine, begin, length, _ in tracks.spans(found):
         lanes[engine].append((begin, begin + length))
@@ -100,23 +103,38 @@ def _document(found: Prediction) -> dict[str, Any]:
         "facts": facts,
         "notes": [
             f"Mode: {found.mode}. The error on published rows: {model_error()}.",
-            *memory.text(found.device.hbm_bytes)[1:], *found.closing(),
+            *memory.text(found.device.hbm_bytes)[1:],
+            *found.closing(),
         ],
         "lanes": shown,
         "tables": [
-            (title, head, [
-                (time_text(one.seconds), f"{one.part:.1%}", one.bound, f"{one.mme_utilisation:.0%}", _short(one.name))
-                for one in shares[:_ROWS]
-            ])
+            (
+                title,
+                head,
+                [
+                    (
+                        time_text(one.seconds),
+                        f"{one.part:.1%}",
+                        one.bound,
+                        f"{one.mme_utilisation:.0%}",
+                        _short(one.name),
+                    )
+                    for one in shares[:_ROWS]
+                ],
+            )
             for title, shares in (("Lines that cost most", found.lines), ("Layers that cost most", found.layers))
-        ] + [(
-            "Reads that cut the step", ("Line", "Times", "Cost"),
-            [
-                (_short(site_text(site)), timeline.read_lines[site], time_text(cost))
-                for site, cost in found.cuts.items()
-            ],
-        )],
-    }  # fmt: skip
+        ]
+        + [
+            (
+                "Reads that cut the step",
+                ("Line", "Times", "Cost"),
+                [
+                    (_short(site_text(site)), timeline.read_lines[site], time_text(cost))
+                    for site, cost in found.cuts.items()
+                ],
+            )
+        ],
+    }
 
 
 def _short(place: str) -> str:

@@ -21,7 +21,7 @@ def default_mode(recording: Recording) -> str:
 @contextlib.contextmanager
 def counted(
     recorder: Recorder, done: Callable[[], None], steps: int = STEPS, ended: Callable[[], None] = lambda: None
-) -> Iterator[Recording]:  # fmt: skip
+) -> Iterator[Recording]:
     """Record, and call `done` after the last step, `ended` after each.
 
     An optimizer's step ends a step; where there is no optimizer, mark_step does.

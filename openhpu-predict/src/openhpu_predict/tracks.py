@@ -33,10 +33,16 @@ def events(found: Prediction, begin: float = 0.0) -> list[dict[str, Any]]:
         start = max(round(begin + start, 3), ends[engine])
         ends[engine] = round(start + length, 3)
         site = {"line": f"{Path(first.site[0]).name}:{first.site[1]}"} if first.site else {}
-        rows.append({
-            "ph": "X", "cat": "predicted", "pid": _PROCESS, "tid": ENGINES.index(engine), "ts": start,
-            "dur": max(round(length - 0.002, 3), 0.0),
-            "name": first.op + (f" + {len(kernel.nodes) - 1}" if kernel.nodes[1:] else ""),
-            "args": {"bound by": kernel.bound, "layer": first.layer, "bytes": round(kernel.bytes), **site},
-        })  # fmt: skip
+        rows.append(
+            {
+                "ph": "X",
+                "cat": "predicted",
+                "pid": _PROCESS,
+                "tid": ENGINES.index(engine),
+                "ts": start,
+                "dur": max(round(length - 0.002, 3), 0.0),
+                "name": first.op + (f" + {len(kernel.nodes) - 1}" if kernel.nodes[1:] else ""),
+                "args": {"bound by": kernel.bound, "layer": first.layer, "bytes": round(kernel.bytes), **site},
+            }
+        )
     return rows

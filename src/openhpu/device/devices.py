@@ -10,10 +10,24 @@ from openhpu.device import lifecycle
 from openhpu.device.arguments import DeviceArgument, _get_device_index, opened_index
 
 __all__ = [
-    "DeviceProperties", "can_device_access_peer", "current_device", "device", "device_count", "device_of",
-    "get_amp_supported_dtype", "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties",
-    "get_gencode_flags", "is_available", "is_bf16_supported", "is_fp16_supported", "set_device", "synchronize",
-]  # fmt: skip
+    "DeviceProperties",
+    "can_device_access_peer",
+    "current_device",
+    "device",
+    "device_count",
+    "device_of",
+    "get_amp_supported_dtype",
+    "get_arch_list",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "get_gencode_flags",
+    "is_available",
+    "is_bf16_supported",
+    "is_fp16_supported",
+    "set_device",
+    "synchronize",
+]
 
 
 # What differs; the type is the value of synDeviceType.

@@ -12,18 +12,35 @@ from openhpu.device.memory_history import _dump_snapshot, _record_memory_history
 from openhpu.observe.smi import publisher
 
 __all__ = [
-    "empty_cache", "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info",
-    "memory_allocated", "memory_cached", "memory_reserved", "memory_stats", "memory_summary", "memory_usage",
-    "reset_accumulated_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
+    "empty_cache",
+    "max_memory_allocated",
+    "max_memory_cached",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_cached",
+    "memory_reserved",
+    "memory_stats",
+    "memory_summary",
+    "memory_usage",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
     "reset_peak_memory_stats",
-]  # fmt: skip
+]
 
 _TITLES = {
-    "Limit": "capacity", "InUse": "in use", "MaxInUse": "peak in use", "MaxAllocSize": "largest allocation",
-    "NumAllocs": "allocations", "NumFrees": "frees", "ActiveAllocs": "live allocations",
-    "TotalSystemAllocs": "reservations made", "TotalSystemFrees": "reservations freed",
+    "Limit": "capacity",
+    "InUse": "in use",
+    "MaxInUse": "peak in use",
+    "MaxAllocSize": "largest allocation",
+    "NumAllocs": "allocations",
+    "NumFrees": "frees",
+    "ActiveAllocs": "live allocations",
+    "TotalSystemAllocs": "reservations made",
+    "TotalSystemFrees": "reservations freed",
     "TotalActiveAllocs": "reservations held",
-}  # fmt: skip
+}
 _SIZES = frozenset({"Limit", "InUse", "MaxInUse", "MaxAllocSize"})
 
 

@@ -75,13 +75,27 @@ def _segment(index: int, blocks: list[tuple[int, int, tuple[str, int]]]) -> dict
             gap = address - reached
             found.append({"address": reached, "size": gap, "requested_size": 0, "state": "inactive", "frames": []})
         found.append(
-            {"address": address, "size": size, "requested_size": size, "state": "active_allocated",
-             "frames": _frames(line)}
-        )  # fmt: skip
+            {
+                "address": address,
+                "size": size,
+                "requested_size": size,
+                "state": "active_allocated",
+                "frames": _frames(line),
+            }
+        )
         reached = address + size
     allocated = sum(size for _, size, _ in blocks)
     return {
-        "device": index, "address": begin, "total_size": reached - begin, "stream": 0, "segment_type": "large",
-        "segment_pool_id": (0, 0), "allocated_size": allocated, "active_size": allocated, "requested_size": allocated,
-        "is_expandable": False, "frames": [], "blocks": found,
-    }  # fmt: skip
+        "device": index,
+        "address": begin,
+        "total_size": reached - begin,
+        "stream": 0,
+        "segment_type": "large",
+        "segment_pool_id": (0, 0),
+        "allocated_size": allocated,
+        "active_size": allocated,
+        "requested_size": allocated,
+        "is_expandable": False,
+        "frames": [],
+        "blocks": found,
+    }

@@ -11,9 +11,18 @@ from openhpu.device import lifecycle
 from openhpu.device.arguments import DeviceArgument, _get_device_index
 
 __all__ = [
-    "get_rng_state", "get_rng_state_all", "initial_seed", "manual_seed", "manual_seed_all", "seed", "seed_all",
-    "set_rng_ctx", "set_rng_state", "set_rng_state_all", "unset_rng_ctx",
-]  # fmt: skip
+    "get_rng_state",
+    "get_rng_state_all",
+    "initial_seed",
+    "manual_seed",
+    "manual_seed_all",
+    "seed",
+    "seed_all",
+    "set_rng_ctx",
+    "set_rng_state",
+    "set_rng_state_all",
+    "unset_rng_ctx",
+]
 
 _MASK = (1 << 64) - 1
 

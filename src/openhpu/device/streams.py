@@ -12,9 +12,16 @@ from openhpu.device import lifecycle
 from openhpu.device.arguments import DeviceArgument, _get_device_index, opened_index
 
 __all__ = [
-    "Event", "Stream", "StreamContext", "current_stream", "default_stream", "get_stream_info", "record_stream",
-    "set_stream", "stream",
-]  # fmt: skip
+    "Event",
+    "Stream",
+    "StreamContext",
+    "current_stream",
+    "default_stream",
+    "get_stream_info",
+    "record_stream",
+    "set_stream",
+    "stream",
+]
 
 _HPU_TYPE = 15  # c10::DeviceType::HPU
 

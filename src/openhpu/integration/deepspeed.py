@@ -102,9 +102,19 @@ def _adam_as_elsewhere() -> None:
     original = operators.multi_tensor_adam
 
     def multi_tensor_adam(
-        chunk_size: Any, noop: Any, lists: Any, lr: float, beta1: float, beta2: float, epsilon: float, step: int,
-        adam_w_mode: int, bias_correction: int, weight_decay: float, *rest: Any,
-    ) -> None:  # fmt: skip
+        chunk_size: Any,
+        noop: Any,
+        lists: Any,
+        lr: float,
+        beta1: float,
+        beta2: float,
+        epsilon: float,
+        step: int,
+        adam_w_mode: int,
+        bias_correction: int,
+        weight_decay: float,
+        *rest: Any,
+    ) -> None:
         if weight_decay and not adam_w_mode:
             lists = [torch._foreach_add(lists[0], lists[1], alpha=weight_decay), *lists[1:]]
         if bias_correction:

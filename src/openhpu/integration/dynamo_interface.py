@@ -50,9 +50,16 @@ class HpuInterface(DeviceInterface):
 
 
 for _name in (
-    "current_device", "set_device", "device_count", "stream", "current_stream", "set_stream", "synchronize",
-    "is_available", "memory_allocated",
-):  # fmt: skip
+    "current_device",
+    "set_device",
+    "device_count",
+    "stream",
+    "current_stream",
+    "set_stream",
+    "synchronize",
+    "is_available",
+    "memory_allocated",
+):
     setattr(HpuInterface, _name, staticmethod(getattr(hpu, _name)))
 register_interface_for_device("hpu", HpuInterface)
 register_interface_for_device("hpu:0", HpuInterface)

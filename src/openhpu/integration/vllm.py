@@ -15,8 +15,10 @@ from openhpu.observe.insight.phases import CACHE, SERVING, WARM_UP, WEIGHTS
 _MODULE = "vllm_gaudi.v1.worker.hpu_worker"
 # Of a method: the phase that begins with it, and the one that begins after it.
 _PHASES = {
-    "load_model": (WEIGHTS, ""), "initialize_from_config": (CACHE, ""), "compile_or_warm_up_model": (WARM_UP, SERVING),
-}  # fmt: skip
+    "load_model": (WEIGHTS, ""),
+    "initialize_from_config": (CACHE, ""),
+    "compile_or_warm_up_model": (WARM_UP, SERVING),
+}
 
 
 def install() -> None:

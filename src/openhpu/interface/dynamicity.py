@@ -56,8 +56,10 @@ class Dynamicity:
         self._write(rows, (*_FIELDS, "comment"), Path(f"{self._csv_out}.csv"))
         print(f"{len(rows)} calls of modules met new shapes after the first of {self._step} steps")
         for row in rows:
-            print(f"step {row['step']}: {row['module']} ({row['class']}): {row['inputs']} -> {row['outputs']}: "
-                  f"{row['comment']}")  # fmt: skip
+            print(
+                f"step {row['step']}: {row['module']} ({row['class']}): {row['inputs']} -> {row['outputs']}: "
+                f"{row['comment']}"
+            )
         return rows
 
     def raw(self) -> list[dict[str, Any]]:

@@ -25,9 +25,29 @@ GEMMS = frozenset({"addmm", "bmm", "conv1d", "conv2d", "conv3d", "dot", "mm", "m
 FP32 = frozenset({"batch_norm", "cross_entropy", "log_softmax", "nll_loss", "softmax", "topk"})
 # Of several tensors, all take the widest dtype among them.
 WIDEST = frozenset(autocast_lists.PROMOTE) | {
-    "atan2", "bilinear", "cross", "div", "eq", "equal", "fmod", "ge", "gt", "hstack", "index_put", "le", "lt",
-    "maximum", "minimum", "ne", "remainder", "scatter_add", "stack", "true_divide", "vstack", "where",
-}  # fmt: skip
+    "atan2",
+    "bilinear",
+    "cross",
+    "div",
+    "eq",
+    "equal",
+    "fmod",
+    "ge",
+    "gt",
+    "hstack",
+    "index_put",
+    "le",
+    "lt",
+    "maximum",
+    "minimum",
+    "ne",
+    "remainder",
+    "scatter_add",
+    "stack",
+    "true_divide",
+    "vstack",
+    "where",
+}
 
 # Products that PyTorch had as Python code, which called one of these; today they are functions of their own.
 _MADE_OF = {"linear": "addmm", "matmul": "mm", "baddbmm": "bmm", "addbmm": "bmm", "addmv": "mv"}
@@ -35,9 +55,30 @@ _SPELLINGS = {"truediv": "true_divide", "rmatmul": "matmul", "rmul": "mul", "rad
 _CAST = (torch.float32, torch.bfloat16, torch.float16)
 # Functions that copy, convert or describe tensors: their purpose is a dtype.
 _NEVER = frozenset(
-    {"copy", "to", "type", "type_as", "set", "get", "backward", "float", "double", "half", "bfloat16", "clone",
-     "detach", "requires_grad", "grad", "data", "hpu", "cpu", "is_same_size", "set_data", "broadcast_tensors"}
-)  # fmt: skip
+    {
+        "copy",
+        "to",
+        "type",
+        "type_as",
+        "set",
+        "get",
+        "backward",
+        "float",
+        "double",
+        "half",
+        "bfloat16",
+        "clone",
+        "detach",
+        "requires_grad",
+        "grad",
+        "data",
+        "hpu",
+        "cpu",
+        "is_same_size",
+        "set_data",
+        "broadcast_tensors",
+    }
+)
 
 
 class _Lists(NamedTuple):

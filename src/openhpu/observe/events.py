@@ -35,10 +35,22 @@ from typing import Any, TypeAlias
 # Kinds that the compiled core reports.
 CORE_KINDS = frozenset(
     {
-        "cpu_fallback", "blocking_read", "allocation_peak", "copy", "error", "recompilation", "graph_recorded",
-        "cache_hit", "cache_miss", "indices_out_of_range", "operand_moved", "int64_overflow", "wait", "kindness",
+        "cpu_fallback",
+        "blocking_read",
+        "allocation_peak",
+        "copy",
+        "error",
+        "recompilation",
+        "graph_recorded",
+        "cache_hit",
+        "cache_miss",
+        "indices_out_of_range",
+        "operand_moved",
+        "int64_overflow",
+        "wait",
+        "kindness",
     }
-)  # fmt: skip
+)
 
 Site: TypeAlias = tuple[str, int]
 

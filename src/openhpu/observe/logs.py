@@ -22,9 +22,15 @@ _FORMAT = "[%(asctime)s][%(name)s][%(levelname)s] %(message)s"
 
 # The bits of PT_HPU_LOG_MOD_MASK.
 _MODULES = {
-    "DEVICE": 0x1, "KERNEL": 0x2, "BRIDGE": 0x4, "SYNHELPER": 0x8, "DISTRIBUTED": 0x10, "LAZY": 0x20, "DEVMEM": 0x40,
+    "DEVICE": 0x1,
+    "KERNEL": 0x2,
+    "BRIDGE": 0x4,
+    "SYNHELPER": 0x8,
+    "DISTRIBUTED": 0x10,
+    "LAZY": 0x20,
+    "DEVMEM": 0x40,
     "FALLBACK": 0x80,
-}  # fmt: skip
+}
 
 
 def _fallback(event: events.Event) -> str:
@@ -55,18 +61,26 @@ _MESSAGES: tuple[tuple[str, str, int, Callable[[events.Event], str]], ...] = (
     ("device_acquired", "DEVICE", logging.INFO, lambda e: f"device {e.params['device']} acquired"),
     ("error", "BRIDGE", logging.ERROR, lambda e: f"{e.params['op']}: {e.params['message']}"),
     ("recompilation", "DYNAMIC_SHAPE", logging.INFO, _recompilation),
-    ("graph_compilation", "RECIPE_STATS", logging.INFO,
-     lambda e: f"recipe {e.params['recipe']} compiled in {e.params['duration'] / 1e6:.2f} s"),
+    (
+        "graph_compilation",
+        "RECIPE_STATS",
+        logging.INFO,
+        lambda e: f"recipe {e.params['recipe']} compiled in {e.params['duration'] / 1e6:.2f} s",
+    ),
     ("recipe_loaded", "RECIPE_STATS", logging.INFO, lambda e: f"recipe {e.params['recipe']} loaded from disk"),
     ("compiler_wait", "LAZY", logging.WARNING, _wait),
     ("graph_recorded", "LAZY", logging.DEBUG, _graph),
     ("mark_step", "LAZY", TRACE, lambda e: "mark_step"),
-    ("blocking_read", "BRIDGE", logging.DEBUG,
-     lambda e: f"the host waits for {e.params['bytes']} bytes in {e.params['op']}"),
+    (
+        "blocking_read",
+        "BRIDGE",
+        logging.DEBUG,
+        lambda e: f"the host waits for {e.params['bytes']} bytes in {e.params['op']}",
+    ),
     ("wait", "BRIDGE", logging.DEBUG, lambda e: f"the host waits in {e.params['op']} ({e.params['kind']})"),
     ("copy", "SYNHELPER", TRACE, lambda e: f"copy {e.params['kind']} of {e.params['bytes']} bytes"),
     ("allocation_peak", "DEVMEM", logging.DEBUG, lambda e: f"new peak of {e.params['bytes']} bytes in use"),
-)  # fmt: skip
+)
 
 
 def install() -> None:

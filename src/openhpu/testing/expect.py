@@ -84,10 +84,15 @@ class Record:
         from openhpu.observe import events
 
         handlers = {
-            "cpu_fallback": self._on_fallback, "blocking_read": self._on_wait, "wait": self._on_wait,
-            "cache_miss": self._on_graph, "graph_traced": self._on_graph, "recompilation": self._on_recompilation,
-            "graph_compilation": self._on_recipe, "mark_step": self._on_step,
-        }  # fmt: skip
+            "cpu_fallback": self._on_fallback,
+            "blocking_read": self._on_wait,
+            "wait": self._on_wait,
+            "cache_miss": self._on_graph,
+            "graph_traced": self._on_graph,
+            "recompilation": self._on_recompilation,
+            "graph_compilation": self._on_recipe,
+            "mark_step": self._on_step,
+        }
         self._subscriptions = [events.subscribe(kind, self._own(handler)) for kind, handler in handlers.items()]
         self._hook = register_optimizer_step_post_hook(self._on_optimizer)
 
@@ -135,11 +140,14 @@ class Record:
     def row(self) -> dict[str, Any]:
         """All of it as JSON holds it."""
         return {
-            "graphs": len(self.graphs), "recipes": self.recipes,
+            "graphs": len(self.graphs),
+            "recipes": self.recipes,
             "recompilations": [what for _, what in self.recompilations],
-            "fallbacks": _rows(self.fallbacks), "waits": _rows(self.waits + self.shape_waits),
-            "own_waits": _rows(self.own_waits), "peak_bytes": self.peak_bytes,
-        }  # fmt: skip
+            "fallbacks": _rows(self.fallbacks),
+            "waits": _rows(self.waits + self.shape_waits),
+            "own_waits": _rows(self.own_waits),
+            "peak_bytes": self.peak_bytes,
+        }
 
     def _own(self, handler: Callable[[Any], None]) -> Callable[[Any], None]:
         """The handler, in this process alone."""

@@ -28,14 +28,17 @@ _ROW = "openhpu"  # a test's row among the properties of its report, which xdist
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("openhpu")
     group.addoption(
-        "--hpu-strict", action="store_true",
+        "--hpu-strict",
+        action="store_true",
         help="the device does what a Gaudi does, with its errors (OPENHPU_STRICT=gaudi)",
-    )  # fmt: skip
+    )
     group.addoption(
-        "--hpu-report", metavar="PAGE", default=None,
+        "--hpu-report",
+        metavar="PAGE",
+        default=None,
         help="write a page (HTML, with JSON beside it) with the work of each test on hpu: graphs, recompilations, "
         "operators on the CPU, waits and memory",
-    )  # fmt: skip
+    )
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:

@@ -128,8 +128,12 @@ def _shown(row: dict[str, Any]) -> dict[str, Any]:
     lines += [f"{one['op']} on the CPU at {one['line']}, {one['count']}" for one in row["fallbacks"]]
     lines += [f"{one['op']} waited at {one['line']}, {one['count']}" for one in row["waits"]]
     numbers = [
-        round(row["seconds"], 2), row["graphs"], row["recipes"], len(row["recompilations"]),
-        sum(one["count"] for one in row["fallbacks"]), sum(one["count"] for one in row["waits"]),
+        round(row["seconds"], 2),
+        row["graphs"],
+        row["recipes"],
+        len(row["recompilations"]),
+        sum(one["count"] for one in row["fallbacks"]),
+        sum(one["count"] for one in row["waits"]),
         round(row["peak_bytes"] / 2**20, 1),
-    ]  # fmt: skip
+    ]
     return {**row, "lines": lines, "numbers": [f"{n:g}" for n in numbers]}

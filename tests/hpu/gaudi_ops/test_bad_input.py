@@ -43,9 +43,17 @@ def turn(shape, table, ids=None, offset=0, mode=0):
 
 def sdpa(**changes):
     given = {
-        "q": o(1, 2, 5, 4), "k": o(1, 2, 5, 4), "v": o(1, 2, 5, 4), "attention_mask": None, "p": 0.0, "scale": 1.0,
-        "is_causal": False, "softmax_mode": "None", "valid_seq_len": None, "seq_padding_type": "left",
-    }  # fmt: skip
+        "q": o(1, 2, 5, 4),
+        "k": o(1, 2, 5, 4),
+        "v": o(1, 2, 5, 4),
+        "attention_mask": None,
+        "p": 0.0,
+        "scale": 1.0,
+        "is_causal": False,
+        "softmax_mode": "None",
+        "valid_seq_len": None,
+        "seq_padding_type": "left",
+    }
     ops.sdpa_fwd(**given | changes)
 
 
@@ -101,8 +109,10 @@ CALLS = {
     "moe w2": (r"w2\[0\]", lambda: moe(w2=[o(8, 5)])),
     "moe w3": (r"w3\[0\]", lambda: moe(w3=[o(8, 4)])),
     "moe w3 dtype": (r"w1\[0\]", lambda: moe(w1=[o(8, 4, dt=BF16)])),
-    "moe fused odd": (r"w12\[0\]",
-        lambda: ops.mixture_of_experts(o(2, 8), i(2, 2), o(2, 2), [o(8, 9)], [o(4, 8)], False, "silu", 0, 0)),
+    "moe fused odd": (
+        r"w12\[0\]",
+        lambda: ops.mixture_of_experts(o(2, 8), i(2, 2), o(2, 2), [o(8, 9)], [o(4, 8)], False, "silu", 0, 0),
+    ),
     "moe list": (r"w2", lambda: moe(w2=[o(8, 4)] * 2)),
     "moe int hidden": (r"hidden_states", lambda: moe(x=i(2, 8))),
     "tri dims": (r"start_end", lambda: ops.scaled_masked_triangular_softmax(o(4), i(2, 2), 1.0, 1, False, 0)),
@@ -112,7 +122,7 @@ CALLS = {
     "castfrom dtype": (r"out_dtype", lambda: ops.cast_from_fp8(e(2, 3), None, torch.int32)),
     "cast out": (r"out", lambda: ops.cast_to_fp8(o(2, 3), None, False, e(2, 4), o())),
     "cast out dt": (r"out", lambda: ops.cast_to_fp8(o(2, 3), None, False, o(2, 3), o())),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("argument", "call"), CALLS.values(), ids=CALLS)
@@ -140,8 +150,20 @@ MESSAGES = {
     "d_scale_w12 is .*; expected a uint8 tensor of shape .64, 2.": lambda: mxfp4(s12=codes(64, 1)),
     "permuted_weights is False; expected True": lambda: mxfp4(permuted=False),
     "sinks is .*shape .3.*; expected one score for each of the 4 heads": lambda: ops.fp8_sdpa_recomp_fwd(
-        *[e(2, 4, 5, 8)] * 3, None, 0.0, 0.3, True, False, "None", *[1.0] * 6, False, False, None, "right",
-        (-1, -1), o(3),
+        *[e(2, 4, 5, 8)] * 3,
+        None,
+        0.0,
+        0.3,
+        True,
+        False,
+        "None",
+        *[1.0] * 6,
+        False,
+        False,
+        None,
+        "right",
+        (-1, -1),
+        o(3),
     ),
     "rms_norm: gamma is .*; expected a tensor of shape .4.": lambda: ops.rms_norm(o(2, 4), o(3), 1e-5),
     "rms_norm: data_in is a int64 tensor": lambda: ops.rms_norm(i(2, 4), o(4), 1e-5),
@@ -217,7 +239,7 @@ MESSAGES = {
     "quantized_decomposed::.*input is a float32 .*float8_e4m3fn": lambda: affine.dequantize_per_channel(
         o(2, 3), o(3), i(3), 1, 0, 9, E4
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("message", MESSAGES)

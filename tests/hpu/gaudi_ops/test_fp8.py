@@ -33,9 +33,15 @@ def test_the_maximum_is_that_of_the_input(everywhere):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(
     ("shape", "channels", "beside"),
-    [((3, 4), 4, (4,)), ((3, 4), 3, (3, 1)), ((4, 4), 4, (4,)), ((6, 3, 2, 2), 6, (6, 1, 1, 1)),
-     ((2, 3, 5, 4), 3, (3, 1, 1)), ((2, 5, 3), 5, (5, 1))],
-)  # fmt: skip
+    [
+        ((3, 4), 4, (4,)),
+        ((3, 4), 3, (3, 1)),
+        ((4, 4), 4, (4,)),
+        ((6, 3, 2, 2), 6, (6, 1, 1, 1)),
+        ((2, 3, 5, 4), 3, (3, 1, 1)),
+        ((2, 5, 3), 5, (5, 1)),
+    ],
+)
 def test_one_scale_for_each_channel(everywhere, shape, channels, beside, dtype):
     x, scale = torch.randn(shape).to(dtype), torch.rand(channels) + 0.5
     y = everywhere(lambda x, s: ops.cast_to_fp8_v2(x, s, False, False, E4M3)[0], x, scale)
@@ -225,13 +231,19 @@ def test_sums_are_exact(native, dtype, out_dtype, dim, keepdim):
 
 
 FORMS = {
-    "numbers": {}, "one element": {"shape": (1,)}, "e5m2": {"dtypes": (E5M2, E4M3)}, "fast": {"use_fast_accum": True},
-    "in e4m3": {"out_dtype": E4M3, "error": 2**-4}, "in e5m2": {"out_dtype": E5M2, "error": 2**-3},
+    "numbers": {},
+    "one element": {"shape": (1,)},
+    "e5m2": {"dtypes": (E5M2, E4M3)},
+    "fast": {"use_fast_accum": True},
+    "in e4m3": {"out_dtype": E4M3, "error": 2**-4},
+    "in e5m2": {"out_dtype": E5M2, "error": 2**-3},
     "in the operands' dtype": {"out_dtype": None, "error": 2**-4},
-    "divided": {"out_dtype": E4M3, "scale_result": 2.0, "error": 2**-4}, "odd sizes": {"sizes": (5, 7, 3)},
-    "rows and columns": {"shape": (-1, 1)}, "float32": {"out_dtype": torch.float32},
+    "divided": {"out_dtype": E4M3, "scale_result": 2.0, "error": 2**-4},
+    "odd sizes": {"sizes": (5, 7, 3)},
+    "rows and columns": {"shape": (-1, 1)},
+    "float32": {"out_dtype": torch.float32},
     "float16": {"out_dtype": torch.float16},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("biased", [False, True])

@@ -19,9 +19,11 @@ def test_a_cache_is_reordered_between_two_positions(everywhere, as_bytes):
     cache = torch.randn(8, 2, 6, 3)
     start, end = torch.tensor([1, 2]), torch.tensor([4, 6])
     beams = torch.randint(0, 4, (2, 4))
-    given = (beams << torch.tensor([0, 2, 4, 6])).sum(1).to(torch.uint8) if as_bytes else (
-        beams + torch.tensor([[0], [4]])
-    ).reshape(-1)  # fmt: skip
+    given = (
+        (beams << torch.tensor([0, 2, 4, 6])).sum(1).to(torch.uint8)
+        if as_bytes
+        else (beams + torch.tensor([[0], [4]])).reshape(-1)
+    )
     expected = cache.clone()
     for group in range(2):
         for beam in range(4):

@@ -94,8 +94,15 @@ def test_mxfp4(everywhere, with_bias):
         gate, up = between.chunk(2)
         return second[i][2] @ (torch.nn.functional.silu(gate) * up)
 
-    options = {"block_size": 32, "permuted_weights": True, "experts_min": 2, "experts_max": 5, "is_fp4": True,
-               "chunk_size": 64, "total_experts": 4}  # fmt: skip
+    options = {
+        "block_size": 32,
+        "permuted_weights": True,
+        "experts_min": 2,
+        "experts_max": 5,
+        "is_fp4": True,
+        "chunk_size": 64,
+        "total_experts": 4,
+    }
     matrices, scales = ([[part[j] for part in parts] for parts in (first, second)] for j in (0, 1))
     given, operator = (x, routing, weights, *matrices), ops.mixture_of_experts
     if with_bias:
@@ -124,9 +131,19 @@ def test_fp8_with_scales_of_each_token(native, per_channel):
 
     expected = mixture(x.double() * scale.double(), routing, weights, expert)
     y = native(
-        ops.mixture_of_experts, hidden_states=x, expert_routing_table=routing, router_weights=weights, w12=w12, w3=w3,
-        d_scale_hidden_states=scale, d_scale_w12=s12, d_scale_w3=s3, permuted_weights=True, activation="silu",
-        experts_min=2, experts_max=5,
-    )  # fmt: skip
+        ops.mixture_of_experts,
+        hidden_states=x,
+        expert_routing_table=routing,
+        router_weights=weights,
+        w12=w12,
+        w3=w3,
+        d_scale_hidden_states=scale,
+        d_scale_w12=s12,
+        d_scale_w3=s3,
+        permuted_weights=True,
+        activation="silu",
+        experts_min=2,
+        experts_max=5,
+    )
     assert y.dtype is torch.bfloat16
     assert (y.double() - expected).abs().max() < 0.01 * expected.abs().max()

@@ -28,8 +28,9 @@ def test_integers_permutations_and_bernoulli(native):
     p = torch.full((N,), 0.3)
     for result in native(
         lambda s, p: (ops.habana_bernoulli(s, p), ops.habana_bernoulli(s, p, 0.3), ops.habana_bernoulli(s, p, p)),
-        seed(2), p,
-    ):  # fmt: skip
+        seed(2),
+        p,
+    ):
         assert abs(result.double().mean() - 0.3) < 0.02 and result.dtype is torch.float32
 
 

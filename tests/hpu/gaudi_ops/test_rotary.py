@@ -38,11 +38,16 @@ PLACED = {
     "by index, length first": ((5, 2, 3, 8), (9, 1), (5, 2), 0, lambda angle, ids: angle[ids][:, :, None]),
     **{
         f"a row for each of {batch}, {'with' if ids else 'without'} ids": (
-            (batch, 3, length, 8), (batch, 1, 1), ids and (batch, length), 0, lambda angle, _: angle[:, None, None]
+            (batch, 3, length, 8),
+            (batch, 1, 1),
+            ids and (batch, length),
+            0,
+            lambda angle, _: angle[:, None, None],
         )
-        for batch, length in ((5, 1), (1, 1), (2, 7)) for ids in (False, True)
+        for batch, length in ((5, 1), (1, 1), (2, 7))
+        for ids in (False, True)
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("mode", [0, 1])
@@ -86,9 +91,16 @@ def test_in_bfloat16_it_is_the_formula_of_models(everywhere, mode):
 @pytest.mark.parametrize("offset", [0, 2])
 @pytest.mark.parametrize(
     ("shape", "axis"),
-    [((5, 3, 8), 0), ((2, 5, 3, 8), 1), ((1, 5, 5, 8), 1), ((5, 2, 3, 8), 0), ((5, 1, 2, 8), 0), ((2, 3, 5, 8), 2),
-     ((1, 1, 5, 8), 2)],
-)  # fmt: skip
+    [
+        ((5, 3, 8), 0),
+        ((2, 5, 3, 8), 1),
+        ((1, 5, 5, 8), 1),
+        ((5, 2, 3, 8), 0),
+        ((5, 1, 2, 8), 0),
+        ((2, 3, 5, 8), 2),
+        ((1, 1, 5, 8), 2),
+    ],
+)
 def test_a_longer_table_beside_heads(everywhere, shape, axis, offset, mode):
     angle, cos, sin = tables(7, 8)
     cos, sin = (widened(t, mode)[:, None] for t in (cos, sin))  # [7, 1, D], of which the data need 5

@@ -80,16 +80,24 @@ def test_five_dimensions():
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize(
     "more",
-    [{}, {"is_causal": True}, {"scale": 0.5}, {"softmax_mode": "fast"}, {"window_size": (1, 0)},
-     {"is_causal": True, "valid_sequence_lengths": [5, 3]}, {"return_attn_probs": True}],
+    [
+        {},
+        {"is_causal": True},
+        {"scale": 0.5},
+        {"softmax_mode": "fast"},
+        {"window_size": (1, 0)},
+        {"is_causal": True, "valid_sequence_lengths": [5, 3]},
+        {"return_attn_probs": True},
+    ],
     ids=lambda more: ", ".join(more) or "defaults",
-)  # fmt: skip
+)
 @pytest.mark.parametrize("key_heads", [4, 2])
 def test_it_can_be_traced(key_heads, more):
     """torch.jit.trace hands out sizes as tensors."""
     q, k, v = to_hpu(inputs(2, 4, 5, 8, key_heads=key_heads))
-    more = {name: torch.tensor(value, device="hpu") if name.startswith("valid") else value
-            for name, value in more.items()}  # fmt: skip
+    more = {
+        name: torch.tensor(value, device="hpu") if name.startswith("valid") else value for name, value in more.items()
+    }
 
     def attend(q, k, v):
         return FusedSDPA.apply(q, k, v, **more)

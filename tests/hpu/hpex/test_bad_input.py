@@ -27,14 +27,17 @@ def parameter():
 BAD = {
     "softmax_mode is 'slow'; expected one of None, fast, fp32": (RuntimeError, lambda: attention(softmax_mode="slow")),
     "valid_sequence_lengths is .*; expected None, unless is_causal": (
-        RuntimeError, lambda: attention(valid_sequence_lengths=torch.tensor([3, 5], device="hpu"))
+        RuntimeError,
+        lambda: attention(valid_sequence_lengths=torch.tensor([3, 5], device="hpu")),
     ),
     "k is .*; expected a last dimension of 8": (RuntimeError, lambda: attention(4, return_attn_probs=True)),
     "rope_cache is .*; expected .2 or more, batch or 1, n, 2.": (
-        RuntimeError, lambda: rotary.apply_rotary_pos_emb(*torch.ones(2, 2, 3, 5, 8, device="hpu"))
+        RuntimeError,
+        lambda: rotary.apply_rotary_pos_emb(*torch.ones(2, 2, 3, 5, 8, device="hpu")),
     ),
     "amax_compute_algo is 'mean'; expected max or most_recent": (
-        ValueError, lambda: te.DelayedScaling(amax_compute_algo="mean")
+        ValueError,
+        lambda: te.DelayedScaling(amax_compute_algo="mean"),
     ),
     "unexpected arguments colour": (TypeError, lambda: te.Linear(2, 2, colour=1)),
     "lr is -1": (ValueError, lambda: optimizer("FusedAdamW", lr=-1)),
@@ -44,11 +47,12 @@ BAD = {
     "nesterov is True": (ValueError, lambda: optimizer("FusedSGD", nesterov=True)),
     "amsgrad is True; expected False": (RuntimeError, lambda: optimizer("FusedLamb", amsgrad=True)),
     "skip_mask has 2 numbers; expected 1": (
-        ValueError, lambda: optimizers.FusedLars(torch.optim.SGD([parameter()], lr=0.1), [1, 0])
+        ValueError,
+        lambda: optimizers.FusedLars(torch.optim.SGD([parameter()], lr=0.1), [1, 0]),
     ),
     "a gradient is dense; expected sparse ones": (RuntimeError, lambda: optimizers.SparseSGD([parameter()]).step()),
     "1 gradients are given; expected 2": (ValueError, lambda: Given([parameter(), parameter()]).step([None])),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("message", BAD)

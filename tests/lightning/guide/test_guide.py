@@ -110,10 +110,17 @@ def job(folder):
         yield
 
 
-@pytest.mark.parametrize("name", [
-    "07-deepspeed-zero-1", "08-deepspeed-zero-2", "09-deepspeed-zero-3", "10-deepspeed-offload",
-    "11-deepspeed-infinity", "12-deepspeed-bf16",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "07-deepspeed-zero-1",
+        "08-deepspeed-zero-2",
+        "09-deepspeed-zero-3",
+        "10-deepspeed-offload",
+        "11-deepspeed-infinity",
+        "12-deepspeed-bf16",
+    ],
+)
 @ranks(2, backend="hccl")
 def test_deepspeed_trains(name, tmp_path):
     from lightning.pytorch.demos.boring_classes import BoringModel
@@ -157,10 +164,14 @@ def test_deepspeed_activations(tmp_path):
         assert made.global_step == 4 and made.strategy.zero_stage_3
 
 
-@pytest.mark.parametrize(("name", "devices", "parts"), [
-    ("15-deepspeed-inference-arguments", 8, 8), ("16-deepspeed-inference-kwargs", 4, 4),
-    ("17-deepspeed-inference-config", 8, 4),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "devices", "parts"),
+    [
+        ("15-deepspeed-inference-arguments", 8, 8),
+        ("16-deepspeed-inference-kwargs", 4, 4),
+        ("17-deepspeed-inference-config", 8, 4),
+    ],
+)
 @ranks(2, backend="hccl")
 def test_deepspeed_inference(name, devices, parts, tmp_path):
     with job(tmp_path):

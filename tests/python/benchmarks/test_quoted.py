@@ -4,17 +4,36 @@ from benchmarks import quoted, report
 
 STEP = "MLP 1-2, batch 3"
 RESULTS = {  # benchmark: how it is described, and its table: title, columns, rows
-    "dispatch": ({"date": "2026-01-01", "commit": "abc"}, "Small operators", ["operator", "hpu done us", "done / CPU"],
-                 [["add", "1.0", "1.25 (1.0 to 2)"], ["mm", "1.0", "0.5 (0.4 to 0.6)"]]),
-    "lazy": ({"date": "2026-01-02", "processor": "a processor"}, f"{STEP}: 22 operators",
-             ["peer", "done ms", "this / hpu, lazy"],
-             [["hpu, lazy", "1", "1 (1 to 1)"], ["hpu, eager", "1", "0.5 (0.4 to 0.6)"], ["CPU", "1", "3 (2 to 4)"],
-              ["CPU, fused", "1", "0.75 (0.7 to 2)"], ["compile", "1", "2 (1 to 3)"]]),
-    "compile": ({"date": "2026-01-03", "commit": "def"}, f"training step, {STEP}",
-                ["peer", "done us", "CPU, torch.compile / this"],
-                [["hpu, graph of the step", "1", "4 (3 to 5)"], ["hpu, torch.compile", "1", "1 (1 to 1)"],
-                 ["CPU, torch.compile", "1", "1 (1 to 1)"], ["the same, fused AdamW", "1", "1.25 (1 to 2)"]]),
-}  # fmt: skip
+    "dispatch": (
+        {"date": "2026-01-01", "commit": "abc"},
+        "Small operators",
+        ["operator", "hpu done us", "done / CPU"],
+        [["add", "1.0", "1.25 (1.0 to 2)"], ["mm", "1.0", "0.5 (0.4 to 0.6)"]],
+    ),
+    "lazy": (
+        {"date": "2026-01-02", "processor": "a processor"},
+        f"{STEP}: 22 operators",
+        ["peer", "done ms", "this / hpu, lazy"],
+        [
+            ["hpu, lazy", "1", "1 (1 to 1)"],
+            ["hpu, eager", "1", "0.5 (0.4 to 0.6)"],
+            ["CPU", "1", "3 (2 to 4)"],
+            ["CPU, fused", "1", "0.75 (0.7 to 2)"],
+            ["compile", "1", "2 (1 to 3)"],
+        ],
+    ),
+    "compile": (
+        {"date": "2026-01-03", "commit": "def"},
+        f"training step, {STEP}",
+        ["peer", "done us", "CPU, torch.compile / this"],
+        [
+            ["hpu, graph of the step", "1", "4 (3 to 5)"],
+            ["hpu, torch.compile", "1", "1 (1 to 1)"],
+            ["CPU, torch.compile", "1", "1 (1 to 1)"],
+            ["the same, fused AdamW", "1", "1.25 (1 to 2)"],
+        ],
+    ),
+}
 
 
 def test_the_table_is_that_of_the_results():

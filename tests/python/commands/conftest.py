@@ -54,9 +54,12 @@ def command(tmp_path):
         clean = {name: value for name, value in os.environ.items() if name != "BUDGET"}
         with (tmp_path / "said").open("ab") as said:
             process = subprocess.Popen(
-                [sys.executable, str(path)], cwd=tmp_path, stdout=said, stderr=said,
+                [sys.executable, str(path)],
+                cwd=tmp_path,
+                stdout=said,
+                stderr=said,
                 env={**clean, "PYTHONPATH": str(ROOT), **environment},
-            )  # fmt: skip
+            )
         started.append(process)
         return process
 

@@ -8,11 +8,13 @@ from commands import code_lines
 @pytest.mark.parametrize(
     "text, number",
     [
-        ("", 0), ('"""Docstring."""\n\nimport a  # comment\n# comment\n', 1), ('x = """\na\n"""\n', 3),
+        ("", 0),
+        ('"""Docstring."""\n\nimport a  # comment\n# comment\n', 1),
+        ('x = """\na\n"""\n', 3),
         ('def f():\n    """Two\n    lines."""\n    return (\n        1,\n    )\n', 4),
         ('class A:\n    "Short."\n    b = 1\n', 2),
     ],
-)  # fmt: skip
+)
 def test_python(text, number):
     assert code_lines.of_python(text) == number
 

@@ -48,9 +48,14 @@ def test_it_is_as_a_new_interpreter(server, tmp_path, file):
 
 @pytest.mark.parametrize(
     ("code", "status"),
-    [("import sys; sys.exit(3)", 3), ("import os; os._exit(4)", 4), ("import os; os.abort()", -6), ("1 / 0", 1),
-     ("raise KeyboardInterrupt", -2)],
-)  # fmt: skip
+    [
+        ("import sys; sys.exit(3)", 3),
+        ("import os; os._exit(4)", 4),
+        ("import os; os.abort()", -6),
+        ("1 / 0", 1),
+        ("raise KeyboardInterrupt", -2),
+    ],
+)
 def test_how_it_ends(server, tmp_path, code, status):
     ended = run(tmp_path, server, "-c", code)
     assert ended.code == status

@@ -20,10 +20,24 @@ LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 MOST_WORDS = 30
 FIRST_READ = ["README.md", "docs/getting-started.md", "docs/concepts.md"]
 # Their blocks run as they are; blocks of the others continue a script of the reader's, or need more than one process.
-WHOLE = ["README.md", "docs/ci.md", "docs/compile.md", "docs/getting-started.md", "docs/graphs.md", "docs/lazy-mode.md",
-         "docs/what-works.md"]  # fmt: skip
-PARTS = ["docs/deepspeed-inference.md", "docs/deepspeed.md", "docs/distributed.md", "docs/lightning.md",
-         "docs/prediction.md", "docs/profiling.md", "docs/ready-for-gaudi.md"]  # fmt: skip
+WHOLE = [
+    "README.md",
+    "docs/ci.md",
+    "docs/compile.md",
+    "docs/getting-started.md",
+    "docs/graphs.md",
+    "docs/lazy-mode.md",
+    "docs/what-works.md",
+]
+PARTS = [
+    "docs/deepspeed-inference.md",
+    "docs/deepspeed.md",
+    "docs/distributed.md",
+    "docs/lightning.md",
+    "docs/prediction.md",
+    "docs/profiling.md",
+    "docs/ready-for-gaudi.md",
+]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.M | re.S)
 
 

@@ -24,14 +24,35 @@ def test_the_packages_and_their_attributes(hpu):
 
 def test_the_imports_of_gaudi_scripts(hpu):
     for name in (
-        "activity_profiler", "core", "core.step_closure", "hpex", "hpex.experimental.transformer_engine",
-        "hpex.experimental.transformer_engine.distributed", "hpex.experimental.transformer_engine.fp8",
-        "hpex.experimental.transformer_engine.recipe", "hpex.kernels", "hpex.kernels.Fp8FusedSDPA",
-        "hpex.kernels.Softmax", "hpex.kernels.fbgemm", "hpex.movingavrg", "hpex.normalization", "hpex.optimizers",
-        "hpex.optimizers.distributed", "hpu.graphs", "hpu.metrics", "hpu.random", "internal.bridge_config",
-        "low_overhead_profiler", "profiler", "utils.debug", "utils.event_dispatcher", "utils.experimental",
-        "utils.internal", "utils.library_loader", "utils.profiler",
-    ):  # fmt: skip
+        "activity_profiler",
+        "core",
+        "core.step_closure",
+        "hpex",
+        "hpex.experimental.transformer_engine",
+        "hpex.experimental.transformer_engine.distributed",
+        "hpex.experimental.transformer_engine.fp8",
+        "hpex.experimental.transformer_engine.recipe",
+        "hpex.kernels",
+        "hpex.kernels.Fp8FusedSDPA",
+        "hpex.kernels.Softmax",
+        "hpex.kernels.fbgemm",
+        "hpex.movingavrg",
+        "hpex.normalization",
+        "hpex.optimizers",
+        "hpex.optimizers.distributed",
+        "hpu.graphs",
+        "hpu.metrics",
+        "hpu.random",
+        "internal.bridge_config",
+        "low_overhead_profiler",
+        "profiler",
+        "utils.debug",
+        "utils.event_dispatcher",
+        "utils.experimental",
+        "utils.internal",
+        "utils.library_loader",
+        "utils.profiler",
+    ):
         whole = f"habana_frameworks.torch.{name}"
         assert importlib.import_module(whole) is sys.modules[whole]
 
@@ -54,8 +75,9 @@ def test_packages_that_are_named_without_an_import(script):
         print(hasattr(ht, "nothing"), hasattr(ht.dynamo, "nothing"))
     """
     assert script(code).out.splitlines() == [
-        "True False habana_frameworks.torch.hpex habana_frameworks.torch.distributed", "False False"
-    ]  # fmt: skip
+        "True False habana_frameworks.torch.hpex habana_frameworks.torch.distributed",
+        "False False",
+    ]
 
 
 def test_experimental(hpu):

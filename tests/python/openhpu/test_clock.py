@@ -43,11 +43,16 @@ def test_a_clock_that_jumps(script, tmp_path):
     subprocess.run(command, input=SHIM, text=True, check=True, timeout=60)
     (data := tmp_path / "data").mkdir()
     variables = {
-        **LAZY, "LD_PRELOAD": str(library), "PT_HPU_RECIPE_CACHE_CONFIG": str(tmp_path / "recipes"),
-        "LOG_LEVEL_ALL": "0", "HABANA_LOGS": str(tmp_path), "OPENHPU_REPORT_DATA": str(data),
-        "PT_HPU_METRICS_FILE": str(tmp_path / "metrics.json"), "OPENHPU_MODULE_LOCKS": "1",
+        **LAZY,
+        "LD_PRELOAD": str(library),
+        "PT_HPU_RECIPE_CACHE_CONFIG": str(tmp_path / "recipes"),
+        "LOG_LEVEL_ALL": "0",
+        "HABANA_LOGS": str(tmp_path),
+        "OPENHPU_REPORT_DATA": str(data),
+        "PT_HPU_METRICS_FILE": str(tmp_path / "metrics.json"),
+        "OPENHPU_MODULE_LOCKS": "1",
         "XDG_RUNTIME_DIR": str(tmp_path),
-    }  # fmt: skip
+    }
     for came in ("graph_compilation", "recipe_loaded"):  # the second process has the recipe of the first
         result = script(CODE, warnings="always", **variables)
         assert result.out.splitlines() == ["200.0", f"['{came}']"], result.err

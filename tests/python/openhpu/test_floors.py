@@ -41,8 +41,9 @@ def imported(path):
 
 def test_nothing_is_loose():
     assert {path.name for path in PACKAGE.iterdir() if path.suffix == ".py" or any(path.rglob("*.py"))} == {
-        *FLOORS, *(f"{name}.py" for name in TOP)
-    }  # fmt: skip
+        *FLOORS,
+        *(f"{name}.py" for name in TOP),
+    }
 
 
 def test_every_folder_is_a_package():

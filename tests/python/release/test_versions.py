@@ -11,12 +11,18 @@ def test_the_totals_of_a_suite_and_of_the_cpp_tests():
         "FAILED tests/hpu/test_views.py::test_a - assert 1\nERROR tests/hpu/test_b.py\n3 passed, 2 failed, 1 skipped\n"
     )
     assert versions.outcome("hpu", said, 1) == {
-        "passed": 3, "failed": 2, "skipped": 1, "names": ["tests/hpu/test_b.py", "tests/hpu/test_views.py::test_a"],
-    }  # fmt: skip
+        "passed": 3,
+        "failed": 2,
+        "skipped": 1,
+        "names": ["tests/hpu/test_b.py", "tests/hpu/test_views.py::test_a"],
+    }
     plain, sanitized = "100% tests passed, 0 tests failed out of 40\n", "98% tests passed, 1 tests failed out of 40\n"
     assert versions.outcome("C++ tests", plain + sanitized, 1) == {
-        "passed": 79, "failed": 1, "skipped": 0, "names": [],
-    }  # fmt: skip
+        "passed": 79,
+        "failed": 1,
+        "skipped": 0,
+        "names": [],
+    }
     newer = "100% tests passed out of 72\n\nTotal Test time (real) = 2.74 sec\n"
     assert versions.outcome("C++ tests", newer + newer, 0)["passed"] == 144
     assert versions.outcome("C++ tests", "it does not compile", 1)["failed"] == 1

@@ -109,10 +109,16 @@ def test_names(x): pass
 def test_outcomes_are_those_of_pytest(run_file):
     outcomes, said = run_file(OUTCOMES)
     assert outcomes == {
-        "test_good": "passed", "test_bad": "failed", "test_error": "failed", "test_late": "failed",
-        "test_skip": "skipped", "test_expected": "skipped", "test_unexpected": "failed", "test_names[a b]": "passed",
+        "test_good": "passed",
+        "test_bad": "failed",
+        "test_error": "failed",
+        "test_late": "failed",
+        "test_skip": "skipped",
+        "test_expected": "skipped",
+        "test_unexpected": "failed",
+        "test_names[a b]": "passed",
         "]": "passed",
-    }  # fmt: skip
+    }
     assert run.counted(Counter(outcomes.values())) == "3 passed, 4 failed, 2 skipped"
     assert sum(line.startswith("mine: FAILED") for line in said) == 4
     told = "\n".join(said)
@@ -134,8 +140,12 @@ def test_e(): pass
 """.replace("MARK", str(os.getpid()))
     outcomes, said = run_file(code, "-o", "faulthandler_timeout=4", "-o", "faulthandler_exit_on_timeout=true")
     assert outcomes == {
-        "test_a": "passed", "test_b": "failed", "test_c": "failed", "test_d": "failed", "test_e": "passed",
-    }  # fmt: skip
+        "test_a": "passed",
+        "test_b": "failed",
+        "test_c": "failed",
+        "test_d": "failed",
+        "test_e": "passed",
+    }
     told = "\n".join(said)
     assert "crashed while running" in told and "Timeout (0:00:04)!" in told and "in test_d\n" in told
     assert not processes_with(f"left-{os.getpid()}")

@@ -10,9 +10,13 @@ from typing import Any
 from openhpu import settings
 
 SETTABLE = (
-    "PT_HPU_GRAPH_DUMP_MODE", "PT_HPU_GRAPH_DUMP_FORMAT", "PT_COMPILATION_STATS_PATH",
-    "PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES", "PT_ENABLE_INT64_SUPPORT", "PT_COMPILE_ONLY_MODE",
-)  # fmt: skip
+    "PT_HPU_GRAPH_DUMP_MODE",
+    "PT_HPU_GRAPH_DUMP_FORMAT",
+    "PT_COMPILATION_STATS_PATH",
+    "PT_HPU_ENABLE_REFINE_DYNAMIC_SHAPES",
+    "PT_ENABLE_INT64_SUPPORT",
+    "PT_COMPILE_ONLY_MODE",
+)
 
 _FLAGS = {row.name.lower(): row.name for row in settings.ROWS if not row.name.endswith("*")}
 

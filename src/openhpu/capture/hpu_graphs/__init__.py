@@ -7,6 +7,13 @@ from openhpu.capture.hpu_graphs.structure import TensorPacker, input_hash as inp
 from openhpu.capture.hpu_graphs.wrapping import CachedParams, wrap_in_hpu_graph, wrap_in_hpu_graph_func
 
 __all__ = [
-    "CachedParams", "HPUGraph", "ModuleCacher", "TensorPacker", "graph", "is_current_stream_capturing",
-    "make_graphed_callables", "wrap_in_hpu_graph", "wrap_in_hpu_graph_func",
-]  # fmt: skip
+    "CachedParams",
+    "HPUGraph",
+    "ModuleCacher",
+    "TensorPacker",
+    "graph",
+    "is_current_stream_capturing",
+    "make_graphed_callables",
+    "wrap_in_hpu_graph",
+    "wrap_in_hpu_graph_func",
+]

@@ -287,12 +287,36 @@ class _Reducible:
 
 # What counts as the object that it is: it holds no tensor of a call's own, and what it does is fixed.
 _ATOMS: tuple[type, ...] = (
-    type(None), bool, int, str, bytes, range, type(...), type(NotImplemented), enum.Enum, Whole, types.CodeType,
-    torch.dtype, torch.layout, torch.memory_format, torch.device, torch.Size, torch.Stream, torch.Event,
-    types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
-    types.GetSetDescriptorType, types.MemberDescriptorType, type(threading.Lock()), type(threading.RLock()),
-    logging.Logger, pathlib.PurePath, type(torch.ops.aten.relu), type(torch.ops.aten.relu.default),
-)  # fmt: skip
+    type(None),
+    bool,
+    int,
+    str,
+    bytes,
+    range,
+    type(...),
+    type(NotImplemented),
+    enum.Enum,
+    Whole,
+    types.CodeType,
+    torch.dtype,
+    torch.layout,
+    torch.memory_format,
+    torch.device,
+    torch.Size,
+    torch.Stream,
+    torch.Event,
+    types.WrapperDescriptorType,
+    types.MethodDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    type(threading.Lock()),
+    type(threading.RLock()),
+    logging.Logger,
+    pathlib.PurePath,
+    type(torch.ops.aten.relu),
+    type(torch.ops.aten.relu.default),
+)
 _EXACT = (type(None), bool, int, str, bytes, range)  # classes of their own may derive from these
 if torch.distributed.is_available():
     from torch.distributed.device_mesh import DeviceMesh

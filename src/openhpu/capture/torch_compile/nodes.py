@@ -12,10 +12,26 @@ from torch.fx.experimental.symbolic_shapes import free_symbols, free_unbacked_sy
 from torch.utils._pytree import tree_iter
 
 # Namespaces of operators whose Python code, where they have any, is PyTorch's or ours, and reads nothing but operands.
-_KNOWN = frozenset({
-    "aten", "ao", "bucketing", "device_mesh", "_dtensor", "flex_lib", "fsdp", "hpu", "openhpu", "prims",
-    "quantized_decomposed", "rngprims", "semi_structured", "symm_mem", "torch_attn", "torch_nn",
-})  # fmt: skip
+_KNOWN = frozenset(
+    {
+        "aten",
+        "ao",
+        "bucketing",
+        "device_mesh",
+        "_dtensor",
+        "flex_lib",
+        "fsdp",
+        "hpu",
+        "openhpu",
+        "prims",
+        "quantized_decomposed",
+        "rngprims",
+        "semi_structured",
+        "symm_mem",
+        "torch_attn",
+        "torch_nn",
+    }
+)
 # Their host code decides by values, or reads and sets the state of a generator, in each call.
 _HOST_OPERATORS = frozenset({"cond", "while_loop", "scan", "run_and_save_rng_state", "run_with_rng_state", "print"})
 

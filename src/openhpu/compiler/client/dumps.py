@@ -54,8 +54,9 @@ def write(description: Description) -> list[Path]:
         _failed = True
         warnings.warn(
             f"graphs cannot be written to {folder}: {error.strerror}; set PT_HPU_GRAPH_DUMP_PREFIX to another folder",
-            RuntimeWarning, stacklevel=2,
-        )  # fmt: skip
+            RuntimeWarning,
+            stacklevel=2,
+        )
     return written
 
 
@@ -167,5 +168,8 @@ def _graphml(description: Description) -> str:
 
 
 _WRITERS: dict[str, Callable[[Description], str]] = {
-    "py": _program, "svg": _svg, "pbtxt": _pbtxt, "graphml": _graphml,
-}  # fmt: skip
+    "py": _program,
+    "svg": _svg,
+    "pbtxt": _pbtxt,
+    "graphml": _graphml,
+}

@@ -20,9 +20,7 @@ from openhpu.compiler.program.description import Description
 
 _VERSION_S = 30.0  # a compiler that takes longer to tell its version hangs
 # GCC's, and where Inductor looks for OpenMP.
-_OPTIONS = {
-    "CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH", "OMP_PREFIX"
-}  # fmt: skip
+_OPTIONS = {"CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH", "OMP_PREFIX"}
 
 
 def recipe_key(description: Description) -> str:

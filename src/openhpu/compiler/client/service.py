@@ -363,12 +363,23 @@ class Service:
             opened = open(os.devnull, "wb")  # noqa: SIM115
         with theirs, opened as log:
             return subprocess.Popen(
-                [sys.executable or "python3", "-P", "-m", server.__name__,
-                 str(theirs.fileno()), str(self._work), str(int(self._may_wait()))],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(theirs.fileno(),), cwd=self._work,
+                [
+                    sys.executable or "python3",
+                    "-P",
+                    "-m",
+                    server.__name__,
+                    str(theirs.fileno()),
+                    str(self._work),
+                    str(int(self._may_wait())),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(theirs.fileno(),),
+                cwd=self._work,
                 env=_environment(self._work),
                 process_group=0,  # no Ctrl-C of the terminal; no session, in which Linux would not heed the policy
-            )  # fmt: skip
+            )
 
     def _end_process(self, patience: float = 0.2) -> str:
         """Kill it, if it is alive after `patience` seconds: its connection ends a moment before it. What happened, as

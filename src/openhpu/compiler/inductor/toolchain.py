@@ -120,9 +120,13 @@ class Prepared:
 
         # As codecache.AotCodeCompiler has them, but for large weights.
         command = {
-            "aot_mode": True, "device_type": "cpu", "use_mmap_weights": False, "use_mmap_weights_external": False,
-            "use_relative_path": False, "vec_isa": pick_vec_isa(),
-        }  # fmt: skip
+            "aot_mode": True,
+            "device_type": "cpu",
+            "use_mmap_weights": False,
+            "use_mmap_weights_external": False,
+            "use_relative_path": False,
+            "vec_isa": pick_vec_isa(),
+        }
         self.header(codecache._get_cpp_wrapper_header("cpu", aot_mode=True), "", min_optimize=True, **command)
         if prefix := codecache._get_cpp_prefix_header("cpu"):
             self.header(prefix, "", **command)

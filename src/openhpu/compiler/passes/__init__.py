@@ -15,9 +15,15 @@ from openhpu.compiler.passes.joined_slices import joined_slices
 _PASSES = (
     # First: a view of a new tensor may become an input, which the next passes look for.
     joined_slices,
-    exchanged_inputs, bool_bytes, empty_lists, distinct_outputs, float_zeros, explicit_numbers,
-    channels_last, dropped_writes,
-)  # fmt: skip
+    exchanged_inputs,
+    bool_bytes,
+    empty_lists,
+    distinct_outputs,
+    float_zeros,
+    explicit_numbers,
+    channels_last,
+    dropped_writes,
+)
 
 
 def run(graph: GraphModule) -> None:

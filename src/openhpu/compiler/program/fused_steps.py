@@ -78,9 +78,19 @@ def _adam(decoupled: bool, a: Arguments) -> None:
     if len(params) >= MANY and not a.amsgrad and a.grad_scale is None and a.found_inf is None:
         rate = lr if isinstance(lr, Tensor) else torch.scalar_tensor(lr, dtype=torch.float64)
         torch.ops.openhpu.adam_step.default(
-            params, a.grads, a.exp_avgs, a.exp_avg_sqs, a.state_steps, rate,
-            a.beta1, a.beta2, a.weight_decay, a.eps, decoupled, a.maximize,
-        )  # fmt: skip
+            params,
+            a.grads,
+            a.exp_avgs,
+            a.exp_avg_sqs,
+            a.state_steps,
+            rate,
+            a.beta1,
+            a.beta2,
+            a.weight_decay,
+            a.eps,
+            decoupled,
+            a.maximize,
+        )
         return
     steps = stored(torch.stack([step.reshape(()) for step in a.state_steps]).to(torch.int64))
     rate = _coefficient(lr, torch.float64)
@@ -141,7 +151,9 @@ def _adagrad(a: Arguments) -> None:
 FUNCTIONS = {
     f"aten::{name}": by_name(getattr(torch.ops.aten, name).default._schema.arguments, step)
     for name, step in (
-        ("_fused_adam_", functools.partial(_adam, False)), ("_fused_adamw_", functools.partial(_adam, True)),
-        ("_fused_sgd_", _sgd), ("_fused_adagrad_", _adagrad),
+        ("_fused_adam_", functools.partial(_adam, False)),
+        ("_fused_adamw_", functools.partial(_adam, True)),
+        ("_fused_sgd_", _sgd),
+        ("_fused_adagrad_", _adagrad),
     )
-}  # fmt: skip
+}

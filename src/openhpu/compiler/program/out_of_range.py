@@ -279,9 +279,16 @@ def _of_copy(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 _IN_PLACE = (
-    index_copy_, index_add_, index_reduce_, index_fill_, index_put_, scatter_, scatter_add_, scatter_reduce_,
+    index_copy_,
+    index_add_,
+    index_reduce_,
+    index_fill_,
+    index_put_,
+    scatter_,
+    scatter_add_,
+    scatter_reduce_,
     embedding_renorm_,
-)  # fmt: skip
+)
 
 # By operator, without its overload. Each has the arguments of the operator.
 FUNCTIONS: dict[str, Callable[..., Tensor]] = {

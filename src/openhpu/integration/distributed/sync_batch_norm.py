@@ -17,9 +17,12 @@ def install() -> torch.library.Library:
     """Register the operators."""
     library = torch.library.Library("aten", "IMPL")
     for kernel in (
-        batch_norm_stats, batch_norm_gather_stats_with_counts, batch_norm_elemt, batch_norm_backward_reduce,
+        batch_norm_stats,
+        batch_norm_gather_stats_with_counts,
+        batch_norm_elemt,
+        batch_norm_backward_reduce,
         batch_norm_backward_elemt,
-    ):  # fmt: skip
+    ):
         schema = getattr(torch.ops.aten, kernel.__name__).default._schema
         library.impl(kernel.__name__, by_name(schema.arguments, kernel), "HPU")
     return library

@@ -281,9 +281,16 @@ def utilization_rates(handle: int) -> Rates:
 
 @stands_for("apex.optimizers.FusedAdam")
 def fused_adam(
-    params: Any, lr: float = 1e-3, bias_correction: bool = True, betas: tuple[float, float] = (0.9, 0.999),
-    eps: float = 1e-8, adam_w_mode: bool = True, weight_decay: float = 0.0, amsgrad: bool = False, **ignored: Any,
-) -> torch.optim.Optimizer:  # fmt: skip
+    params: Any,
+    lr: float = 1e-3,
+    bias_correction: bool = True,
+    betas: tuple[float, float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    adam_w_mode: bool = True,
+    weight_decay: float = 0.0,
+    amsgrad: bool = False,
+    **ignored: Any,
+) -> torch.optim.Optimizer:
     """AdamW, or Adam without `adam_w_mode`. ValueError without bias correction, which PyTorch's always have."""
     if not bias_correction:
         raise ValueError("FusedAdam: bias_correction=False is not supported on hpu; leave it at True")
@@ -293,9 +300,14 @@ def fused_adam(
 
 @stands_for("apex.optimizers.FusedSGD")
 def fused_sgd(
-    params: Any, lr: float, momentum: float = 0.0, dampening: float = 0.0, weight_decay: float = 0.0,
-    nesterov: bool = False, **ignored: Any,
-) -> torch.optim.Optimizer:  # fmt: skip
+    params: Any,
+    lr: float,
+    momentum: float = 0.0,
+    dampening: float = 0.0,
+    weight_decay: float = 0.0,
+    nesterov: bool = False,
+    **ignored: Any,
+) -> torch.optim.Optimizer:
     """torch.optim.SGD."""
     return torch.optim.SGD(params, lr, momentum, dampening, weight_decay, nesterov)
 

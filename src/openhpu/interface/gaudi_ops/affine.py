@@ -52,9 +52,15 @@ def _quantized(
 
 
 def dequantize(
-    input: Tensor, scale: Number, zero_point: Number, quant_min: Number, quant_max: Number, dtype: torch.dtype, *,
+    input: Tensor,
+    scale: Number,
+    zero_point: Number,
+    quant_min: Number,
+    quant_max: Number,
+    dtype: torch.dtype,
+    *,
     out_dtype: torch.dtype | None = None,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """(input - zero_point) * scale in `out_dtype` (default float32), computed in float32. Shapes as in `quantize`."""
     name = f"{NAMESPACE}::dequantize_per_tensor"
     check(input.dtype is dtype, name, "input", input, f"a tensor of `dtype`, {dtype}")
@@ -62,9 +68,16 @@ def dequantize(
 
 
 def dequantize_by_channel(
-    input: Tensor, scales: Tensor, zero_points: Tensor | None, axis: int, quant_min: int, quant_max: int,
-    dtype: torch.dtype, *, out_dtype: torch.dtype | None = None,
-) -> Tensor:  # fmt: skip
+    input: Tensor,
+    scales: Tensor,
+    zero_points: Tensor | None,
+    axis: int,
+    quant_min: int,
+    quant_max: int,
+    dtype: torch.dtype,
+    *,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
     """`dequantize` with scales and zero points (None: 0) as in `quantize_by_channel`."""
     name = f"{NAMESPACE}::dequantize_per_channel"
     check(input.dtype is dtype, name, "input", input, f"a tensor of `dtype`, {dtype}")

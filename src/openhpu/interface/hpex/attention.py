@@ -11,8 +11,14 @@ from openhpu.interface.gaudi_ops.errors import check
 from openhpu.interface.gaudi_ops.registry import AUTOCAST, Arguments
 
 __all__ = [
-    "FusedSDPA", "ModuleFusedSDPA", "PySDPA", "PySDPAHinted", "gqa_input_reshape_fwd", "gqa_output_reshape", "is_gqa",
-]  # fmt: skip
+    "FusedSDPA",
+    "ModuleFusedSDPA",
+    "PySDPA",
+    "PySDPAHinted",
+    "gqa_input_reshape_fwd",
+    "gqa_output_reshape",
+    "is_gqa",
+]
 
 
 class FusedSDPA:
@@ -55,10 +61,20 @@ class FusedSDPA:
                 query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=grouped
             )
         a = Arguments(
-            operator="FusedSDPA", q=query, k=key, v=value, p=dropout_p, scale=scale, softmax_mode=mode, sinks=sinks,
-            attention_mask=attn_mask, is_causal=is_causal, valid_seq_len=valid_sequence_lengths,
-            seq_padding_type=padding_side, window=_window(window_size),
-        )  # fmt: skip
+            operator="FusedSDPA",
+            q=query,
+            k=key,
+            v=value,
+            p=dropout_p,
+            scale=scale,
+            softmax_mode=mode,
+            sinks=sinks,
+            attention_mask=attn_mask,
+            is_causal=is_causal,
+            valid_seq_len=valid_sequence_lengths,
+            seq_padding_type=padding_side,
+            window=_window(window_size),
+        )
         check_arguments(a)
         if valid_sequence_lengths is not None:
             fits, expected = is_causal and attn_mask is None, "None, unless is_causal is True and attn_mask is None"
@@ -121,9 +137,16 @@ def PySDPA(
 ) -> Tensor:
     """Attention written as products and a softmax, in the dtypes of its operands."""
     a = Arguments(
-        operator="PySDPA", q=query, k=key, v=value, p=dropout_p, scale=scale, softmax_mode="None",
-        attention_mask=attn_mask, is_causal=is_causal,
-    )  # fmt: skip
+        operator="PySDPA",
+        q=query,
+        k=key,
+        v=value,
+        p=dropout_p,
+        scale=scale,
+        softmax_mode="None",
+        attention_mask=attn_mask,
+        is_causal=is_causal,
+    )
     return attend(a).out.to(query.dtype)
 
 

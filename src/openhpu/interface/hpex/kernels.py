@@ -12,9 +12,15 @@ from openhpu.interface.gaudi_ops.fp8 import Scale
 from openhpu.interface.gaudi_ops.losses import REDUCTIONS
 
 __all__ = [
-    "CTCLoss", "CustomSoftmax", "EmbeddingBag", "EmbeddingBagPreproc", "RaggedSoftmax", "RandomSeed", "fp8_fused_sdpa",
+    "CTCLoss",
+    "CustomSoftmax",
+    "EmbeddingBag",
+    "EmbeddingBagPreproc",
+    "RaggedSoftmax",
+    "RandomSeed",
+    "fp8_fused_sdpa",
     "triu_masked_softmax",
-]  # fmt: skip
+]
 
 
 class CTCLoss:
@@ -135,7 +141,19 @@ def fp8_fused_sdpa(
     elif any(s is not None for s in scales):
         check(all(s is not None for s in scales), "fp8_fused_sdpa", "scales", scales, "numbers for all, or tensors")
     out, _, _, _, amax_s, amax_o = torch.ops.hpu.fp8_sdpa_recomp_fwd(
-        query, key, value, attn_mask, dropout_p, default_scale(query, scale), is_causal, False, softmax_mode, *scales,
-        is_amax_s, is_amax_o, valid_seq_len, seq_padding_type,
-    )  # fmt: skip
+        query,
+        key,
+        value,
+        attn_mask,
+        dropout_p,
+        default_scale(query, scale),
+        is_causal,
+        False,
+        softmax_mode,
+        *scales,
+        is_amax_s,
+        is_amax_o,
+        valid_seq_len,
+        seq_padding_type,
+    )
     return out, amax_s, amax_o

@@ -9,9 +9,12 @@ from openhpu.interface.gaudi_ops.errors import check
 from openhpu.interface.gaudi_ops.rotary import RotaryPosEmbeddingMode
 
 __all__ = [
-    "RotaryPosEmbeddingHelperV1", "RotaryPosEmbeddingHelperV2", "RotaryPosEmbeddingHelperV3", "RotaryPosEmbeddingMode",
+    "RotaryPosEmbeddingHelperV1",
+    "RotaryPosEmbeddingHelperV2",
+    "RotaryPosEmbeddingHelperV3",
+    "RotaryPosEmbeddingMode",
     "apply_rotary_pos_emb",
-]  # fmt: skip
+]
 
 
 class RotaryPosEmbeddingHelperV1:
@@ -52,10 +55,13 @@ class RotaryPosEmbeddingHelperV3:
         length_first = fits and rope_cache[0].numel() // (2 * pairs) in (1, p.shape[1])
         heads_first = in_pairs and len(shape) == 4 and shape[0] in (1, p.shape[0]) and shape[1] >= p.shape[2]
         check(
-            length_first or heads_first, name, "rope_cache", rope_cache,
+            length_first or heads_first,
+            name,
+            "rope_cache",
+            rope_cache,
             f"[{p.shape[0]} or more, batch or 1, n, 2], or [batch or 1, {p.shape[2]} or more, n, 2] where p is "
             "[batch, heads, length, dimension]",
-        )  # fmt: skip
+        )
         check(2 * pairs <= p.shape[-1], name, "rope_cache", rope_cache, f"at most {p.shape[-1] // 2} pairs")
         if length_first:
             cache = rope_cache[: p.shape[0]].reshape(p.shape[0], -1, 1, pairs, 2).float()

@@ -4,9 +4,12 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "bounds_check_indices", "expand_into_jagged_permute", "permute_1D_sparse_data", "permute_2D_sparse_data",
+    "bounds_check_indices",
+    "expand_into_jagged_permute",
+    "permute_1D_sparse_data",
+    "permute_2D_sparse_data",
     "split_permute_cat",
-]  # fmt: skip
+]
 
 
 def permute_1D_sparse_data(

@@ -11,12 +11,25 @@ from openhpu.compiler.program import sections
 from openhpu.interface.names import deprecated
 
 __all__ = [
-    "disable_const_section_serialization", "disable_dynamic_shape", "disable_inference_mode",
-    "disable_matmul3d_2d_reshape", "disable_optim_output_sif", "disable_quantization",
-    "enable_const_section_serialization", "enable_dynamic_shape", "enable_inference_mode",
-    "enable_matmul3d_2d_reshape", "enable_optim_output_sif", "enable_quantization", "enable_recompute_sdp",
-    "get_dynamic_shape_status", "getDeterministic", "recompute_sdp_enabled", "sdp_kernel", "setDeterministic",
-]  # fmt: skip
+    "disable_const_section_serialization",
+    "disable_dynamic_shape",
+    "disable_inference_mode",
+    "disable_matmul3d_2d_reshape",
+    "disable_optim_output_sif",
+    "disable_quantization",
+    "enable_const_section_serialization",
+    "enable_dynamic_shape",
+    "enable_inference_mode",
+    "enable_matmul3d_2d_reshape",
+    "enable_optim_output_sif",
+    "enable_quantization",
+    "enable_recompute_sdp",
+    "get_dynamic_shape_status",
+    "getDeterministic",
+    "recompute_sdp_enabled",
+    "sdp_kernel",
+    "setDeterministic",
+]
 
 _recompute_sdp = False
 

@@ -43,10 +43,12 @@ def plan_of(loader: DataLoader[Any]) -> Plan | str:
     if dataset.transforms is not None and type(dataset.transforms).__name__ != "StandardTransform":
         return "the ImageFolder has transforms of images and targets together"
     for name, value, usual in (
-        ("num_workers", loader.num_workers > 0, True), ("collate_fn", loader.collate_fn, default_collate),
-        ("worker_init_fn", loader.worker_init_fn, None), ("timeout", loader.timeout, 0),
+        ("num_workers", loader.num_workers > 0, True),
+        ("collate_fn", loader.collate_fn, default_collate),
+        ("worker_init_fn", loader.worker_init_fn, None),
+        ("timeout", loader.timeout, 0),
         ("batch_size", loader.batch_sampler is not None, True),
-    ):  # fmt: skip
+    ):
         if value != usual:
             return f"{name}={getattr(loader, name)!r}"
     return _plan(dataset.transform)

@@ -59,9 +59,15 @@ def _window(node: Node, batch: _Array) -> tuple[_Array, int]:
 
 
 _WINDOW: Arguments = {
-    "crop_w": 0, "crop_h": 0, "crop_d": 0, "crop_pos_x": 0.5, "crop_pos_y": 0.5, "crop_pos_z": 0.0, "pad_val": 0,
+    "crop_w": 0,
+    "crop_h": 0,
+    "crop_d": 0,
+    "crop_pos_x": 0.5,
+    "crop_pos_y": 0.5,
+    "crop_pos_z": 0.0,
+    "pad_val": 0,
     "dtype": types.dtype.UINT8,
-}  # fmt: skip
+}
 
 
 def _axes(node: Node, batch: _Array) -> tuple[int, int]:
@@ -78,10 +84,21 @@ class ReadImageDatasetFromDir(Reader):
     `file_classes` (a name for each file). `format`: the files' suffix. Two outputs: paths, and labels [batch_size]."""
 
     parameters: ClassVar[Arguments] = {
-        "shuffle": True, "seed": None, "drop_remainder": False, "pad_remainder": False, "num_slices": 1,
-        "slice_index": 0, "dir": "", "format": "JPEG", "file_list": (), "class_list": (), "file_classes": (),
-        "file_sizes": (), "max_file": None, "label_dtype": types.dtype.UINT32,
-    }  # fmt: skip
+        "shuffle": True,
+        "seed": None,
+        "drop_remainder": False,
+        "pad_remainder": False,
+        "num_slices": 1,
+        "slice_index": 0,
+        "dir": "",
+        "format": "JPEG",
+        "file_list": (),
+        "class_list": (),
+        "file_classes": (),
+        "file_sizes": (),
+        "max_file": None,
+        "label_dtype": types.dtype.UINT32,
+    }
     outputs = 2
 
     def prepare(self, pipe: MediaPipe) -> None:
@@ -181,11 +198,18 @@ class ImageDecoder(Node):
     """
 
     parameters: ClassVar[Arguments] = {
-        "output_format": types.imgtype.RGB_I, "resize": (0, 0), "crop_after_resize": (0, 0, 0, 0),
-        "resampling_mode": types.ftype.BI_LINEAR, "random_crop_type": types.randomCropType.NO_RANDOM_CROP,
-        "decoder_stage": types.decoderStage.ENABLE_ALL_STAGES, "scale_min": 0.08, "scale_max": 1.0,
-        "ratio_min": 3 / 4, "ratio_max": 4 / 3, "seed": None,
-    }  # fmt: skip
+        "output_format": types.imgtype.RGB_I,
+        "resize": (0, 0),
+        "crop_after_resize": (0, 0, 0, 0),
+        "resampling_mode": types.ftype.BI_LINEAR,
+        "random_crop_type": types.randomCropType.NO_RANDOM_CROP,
+        "decoder_stage": types.decoderStage.ENABLE_ALL_STAGES,
+        "scale_min": 0.08,
+        "scale_max": 1.0,
+        "ratio_min": 3 / 4,
+        "ratio_max": 4 / 3,
+        "seed": None,
+    }
 
     def prepare(self, pipe: MediaPipe) -> None:
         self._pool = pipe.pool
@@ -298,8 +322,12 @@ class MediaFunc(Node):
     `shape`."""
 
     parameters: ClassVar[Arguments] = {
-        "func": None, "shape": (1,), "dtype": types.dtype.UINT8, "seed": 0, "priv_params": None,
-    }  # fmt: skip
+        "func": None,
+        "shape": (1,),
+        "dtype": types.dtype.UINT8,
+        "seed": 0,
+        "priv_params": None,
+    }
     required = ("func",)
     inputs = (0, 4)
 
@@ -373,7 +401,19 @@ class Reshape(Node):
 OPERATORS: dict[str, type[Node]] = {
     kind.__name__: kind
     for kind in (
-        ReadImageDatasetFromDir, MediaExtReaderOp, ImageDecoder, CropMirrorNorm, Crop, RandomFlip, MediaConst,
-        MediaFunc, Cast, Add, Sub, Mult, Transpose, Reshape,
+        ReadImageDatasetFromDir,
+        MediaExtReaderOp,
+        ImageDecoder,
+        CropMirrorNorm,
+        Crop,
+        RandomFlip,
+        MediaConst,
+        MediaFunc,
+        Cast,
+        Add,
+        Sub,
+        Mult,
+        Transpose,
+        Reshape,
     )
-}  # fmt: skip
+}

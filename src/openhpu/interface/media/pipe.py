@@ -134,8 +134,10 @@ class MediaPipe:
         if device not in (None, *_DEVICES):
             raise ValueError(f"MediaPipe: device is {device!r}; one of {', '.join(map(repr, _DEVICES))}")
         for name, value, least in (
-            ("prefetch_depth", prefetch_depth, 1), ("batch_size", batch_size, 1), ("num_threads", num_threads or 0, 0),
-        ):  # fmt: skip
+            ("prefetch_depth", prefetch_depth, 1),
+            ("batch_size", batch_size, 1),
+            ("num_threads", num_threads or 0, 0),
+        ):
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"MediaPipe: {name} is {value!r}; expected an integer of at least {least}")
         self.device = device or "hpu"

@@ -55,9 +55,13 @@ class Captures:
         rows = [{**row, "replays": row["replays"].count} for row in self._rows]
         later = [row for row in rows if row["phase"] not in BEFORE]
         return {
-            "captures": rows, "captures_later": later, "captures_more": self._more, "graphs_checked": self._checked,
-            "graph_differences": _counted(self._unequal), "graphs_unchecked": _counted(self._unchecked),
-        }  # fmt: skip
+            "captures": rows,
+            "captures_later": later,
+            "captures_more": self._more,
+            "graphs_checked": self._checked,
+            "graph_differences": _counted(self._unequal),
+            "graphs_unchecked": _counted(self._unchecked),
+        }
 
 
 def _counted(counts: Counter[tuple[Any, ...]]) -> list[Row]:

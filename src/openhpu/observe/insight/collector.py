@@ -284,7 +284,7 @@ class Collector:
             "errors": self._errors,
             "counters": counters,
             "sections": added_sections.documents(complete),
-        }  # fmt: skip
+        }
 
     def _rows(self, part: str) -> list[dict[str, Any]]:
         """The rows of this part, the most frequent first."""

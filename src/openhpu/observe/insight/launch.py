@@ -35,11 +35,17 @@ class UsageError(Exception):
 
 # By the word of `--fail-on`: the part of the document.
 FAILURES = {
-    "fallback": "fallbacks", "recompilation": "recompilations", "read": "blocking_reads",
+    "fallback": "fallbacks",
+    "recompilation": "recompilations",
+    "read": "blocking_reads",
     "shape": "shape_waits",
-    "index": "indices_out_of_range", "overflow": "int64_overflows", "move": "moved_operands",
-    "kindness": "kindnesses", "capture": "captures_later", "graph-check": "graph_differences",
-}  # fmt: skip
+    "index": "indices_out_of_range",
+    "overflow": "int64_overflows",
+    "move": "moved_operands",
+    "kindness": "kindnesses",
+    "capture": "captures_later",
+    "graph-check": "graph_differences",
+}
 FAILED = 3
 
 
@@ -114,10 +120,12 @@ def _check_writable(target: Path) -> Path:
 
 def _environment(folder: str, options: argparse.Namespace, check_graphs: bool) -> dict[str, str]:
     wanted = {
-        "OPENHPU_REPORT_DATA": folder, "OPENHPU_PREDICT": options.predict,
-        "OPENHPU_STRICT": "gaudi" if options.strict else "", "OPENHPU_CHECK_GRAPHS": "1" if check_graphs else "",
+        "OPENHPU_REPORT_DATA": folder,
+        "OPENHPU_PREDICT": options.predict,
+        "OPENHPU_STRICT": "gaudi" if options.strict else "",
+        "OPENHPU_CHECK_GRAPHS": "1" if check_graphs else "",
         "PT_HPU_LAZY_MODE": _MODES[options.mode],
-    }  # fmt: skip
+    }
     environment = {**os.environ, **{name: value for name, value in wanted.items() if value}}
     environment.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
     return environment

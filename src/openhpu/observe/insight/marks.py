@@ -131,10 +131,12 @@ class Timeline:
     def add_spans(self, spans: Sequence[Span]) -> None:
         """The device was busy, too; sums up old times."""
         self.spans += spans
-        until = max([
-            min(self.spans[-KEPT:])[0] if len(self.spans) > 2 * KEPT else 0,
-            *(marks.ends[-KEPT][0] for marks in self.marks.values() if len(marks.ends) > 2 * KEPT),
-        ])  # fmt: skip
+        until = max(
+            [
+                min(self.spans[-KEPT:])[0] if len(self.spans) > 2 * KEPT else 0,
+                *(marks.ends[-KEPT][0] for marks in self.marks.values() if len(marks.ends) > 2 * KEPT),
+            ]
+        )
         if not until:
             return
         self.spans.sort()  # several devices

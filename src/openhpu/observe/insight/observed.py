@@ -58,23 +58,49 @@ def empty(command: str, complete: bool = True) -> Document:
         "format": FORMAT,
         "complete": complete,
         "process": {
-            "pid": None, "parent": None, "rank": None, "command": command, "mode": None, "generation": None,
-            "started": None, "seconds": None, "openhpu": None, "torch": None,
+            "pid": None,
+            "parent": None,
+            "rank": None,
+            "command": command,
+            "mode": None,
+            "generation": None,
+            "started": None,
+            "seconds": None,
+            "openhpu": None,
+            "torch": None,
         },
         "steps": {"counted_by": None, "count": 0},
         "timeline": {"steps_us": [], "device_us": [], "compilations_us": []},
         "graphs": {
-            "distinct": 0, "recorded": 0, "as_recipes": 0, "node_by_node": 0, "cut": 0, "compiling": 0, "seen_once": [],
+            "distinct": 0,
+            "recorded": 0,
+            "as_recipes": 0,
+            "node_by_node": 0,
+            "cut": 0,
+            "compiling": 0,
+            "seen_once": [],
         },
-        "phases": {"phases": [], "later": []}, **Captures().document(), "recipes": [], "recompilations": [],
+        "phases": {"phases": [], "later": []},
+        **Captures().document(),
+        "recipes": [],
+        "recompilations": [],
         **{counted.part: [] for counted in COUNTED.values() if counted.part != "waits"},
-        "shape_waits": [], "own_waits": [], "collectives": [],
+        "shape_waits": [],
+        "own_waits": [],
+        "collectives": [],
         "memory": {
-            "peak_bytes": 0, "peak_file": None, "peak_line": None, "peak_growth_bytes": 0, "limit_bytes": 0,
-            "in_use_bytes": 0, "over_time": [],
+            "peak_bytes": 0,
+            "peak_file": None,
+            "peak_line": None,
+            "peak_growth_bytes": 0,
+            "limit_bytes": 0,
+            "in_use_bytes": 0,
+            "over_time": [],
         },
-        "errors": [], "counters": {}, "sections": [],
-    }  # fmt: skip
+        "errors": [],
+        "counters": {},
+        "sections": [],
+    }
 
 
 def together(documents: list[Document]) -> list[dict[str, Any]]:
@@ -210,7 +236,7 @@ def recompilation(record: dict[str, Any]) -> str:
         "number": "number that was compiled in",
         "memory": "memory of the operators (offsets, storages, or the results that are needed after the step)",
         "graph": "operators",
-    }.get(record["cause"], record["cause"])  # fmt: skip
+    }.get(record["cause"], record["cause"])
     operand = f" of `{record['argument']}`" if record["argument"] else ""
     values = f": {record['before']} before, then {after}" if record["before"] or after else ""
     return f"{record['op']}: {what}{operand}{values}{_origin(record)}"

@@ -35,7 +35,10 @@ def environment(folder: Path) -> Environment:
 
 # What tables show of a record by these names; by others it is the record's own.
 _CELLS: dict[str, Callable[[dict[str, Any]], object]] = {
-    "where": observed.where, "change": observed.recompilation, "check": observed.check, "kindness": observed.kindness,
+    "where": observed.where,
+    "change": observed.recompilation,
+    "check": observed.check,
+    "kindness": observed.kindness,
     "why": lambda r: observed.recompilation(r["cause"]) if r["cause"] else "a new graph",
     "owner": lambda r: r["owner"] or "by hand",
     "inputs": lambda r: ", ".join(r["inputs"].values()),
@@ -47,7 +50,7 @@ _CELLS: dict[str, Callable[[dict[str, Any]], object]] = {
     "ops": lambda r: Markup("<details><summary>{}</summary>{}</details>").format(
         observed.plural(r["operators"], "operator"), ", ".join(f"{name} x {n}" for name, n in r["ops"].items())
     ),
-}  # fmt: skip
+}
 
 
 def _rows(records: list[dict[str, Any]], columns: str) -> list[list[object]]:

@@ -15,9 +15,18 @@ from openhpu.observe.metrics.metric import Metric
 from openhpu.observe.metrics.scopes import MetricNotFound, metric_global, metric_localcontext, start_over
 
 __all__ = [
-    "CpuFallback", "GraphCompilation", "MemoryDefragmentation", "Metric", "MetricDumpFormat", "MetricDumpTrigger",
-    "MetricNotFound", "RecipeCache", "metric_global", "metric_localcontext", "metrics_dump",
-]  # fmt: skip
+    "CpuFallback",
+    "GraphCompilation",
+    "MemoryDefragmentation",
+    "Metric",
+    "MetricDumpFormat",
+    "MetricDumpTrigger",
+    "MetricNotFound",
+    "RecipeCache",
+    "metric_global",
+    "metric_localcontext",
+    "metrics_dump",
+]
 
 os.register_at_fork(after_in_child=start_over)
 start_file()

@@ -23,11 +23,14 @@ _BEHIND_HOST = 5_000_000  # process numbers are lower: devices come after the ho
 
 # By the kind of a command: its category, as readers of traces know it, the call that issues it, and a copy's name.
 _KINDS = {
-    "kernel": ("kernel", "hpuLaunchKernel", ""), "graph": ("kernel", "hpuLaunchGraph", ""),
-    "collective": ("kernel", "hpuLaunchCollective", ""), "wait": ("cuda_sync", "hpuStreamWait", ""),
-    "h2d": ("gpu_memcpy", "hpuMemcpyAsync", "Memcpy HtoD"), "d2h": ("gpu_memcpy", "hpuMemcpyAsync", "Memcpy DtoH"),
+    "kernel": ("kernel", "hpuLaunchKernel", ""),
+    "graph": ("kernel", "hpuLaunchGraph", ""),
+    "collective": ("kernel", "hpuLaunchCollective", ""),
+    "wait": ("cuda_sync", "hpuStreamWait", ""),
+    "h2d": ("gpu_memcpy", "hpuMemcpyAsync", "Memcpy HtoD"),
+    "d2h": ("gpu_memcpy", "hpuMemcpyAsync", "Memcpy DtoH"),
     "d2d": ("gpu_memcpy", "hpuMemcpyAsync", "Memcpy DtoD"),
-}  # fmt: skip
+}
 
 
 class Command(NamedTuple):
@@ -134,9 +137,15 @@ def _events(recorded: Recorded) -> Iterator[Event]:
 
     def span(category: str, name: str, process: int, thread: int, begin: int, end: int, **known: Any) -> Event:
         return {
-            "ph": "X", "cat": category, "name": name, "pid": process, "tid": thread, "ts": us(begin),
-            "dur": max(end - begin, 0) / 1000, "args": {key: one for key, one in known.items() if one is not None},
-        }  # fmt: skip
+            "ph": "X",
+            "cat": category,
+            "name": name,
+            "pid": process,
+            "tid": thread,
+            "ts": us(begin),
+            "dur": max(end - begin, 0) / 1000,
+            "args": {key: one for key, one in known.items() if one is not None},
+        }
 
     last: dict[tuple[int, int], int] = {}
     for c in recorded.commands:
@@ -147,14 +156,32 @@ def _events(recorded: Recorded) -> Iterator[Event]:
         shown, line = copy or c.name, c.line or None
         arrow = {"id": c.number, "cat": "ac2g", "name": "ac2g"}
         yield span(
-            "cuda_runtime", launch, pid, c.thread, c.launch_begin, c.launch_end,
-            correlation=c.number, command=shown, line=line,
-        )  # fmt: skip
+            "cuda_runtime",
+            launch,
+            pid,
+            c.thread,
+            c.launch_begin,
+            c.launch_end,
+            correlation=c.number,
+            command=shown,
+            line=line,
+        )
         yield {"ph": "s", **arrow, "pid": pid, "tid": c.thread, "ts": us(c.launch_begin)}
         yield span(
-            category, shown, c.device, c.stream, begin, end, device=c.device, context=0, stream=c.stream,
-            correlation=c.number, bytes=c.bytes or None, operators=c.operators or None, line=line,
-        )  # fmt: skip
+            category,
+            shown,
+            c.device,
+            c.stream,
+            begin,
+            end,
+            device=c.device,
+            context=0,
+            stream=c.stream,
+            correlation=c.number,
+            bytes=c.bytes or None,
+            operators=c.operators or None,
+            line=line,
+        )
         yield {"ph": "f", "bp": "e", **arrow, "pid": c.device, "tid": c.stream, "ts": us(begin)}
         for name, first, second, where in c.parts:
             first = min(max(first, begin), end)

@@ -55,9 +55,13 @@ def modules() -> list[Module]:
         capacity = max((process.capacity for process in processes), default=memory)
         rows.append(
             Module(
-                index, number, product, capacity // _MIB,
+                index,
+                number,
+                product,
+                capacity // _MIB,
                 -(-sum(process.used for process in processes) // _MIB),
-                min(100, sum(process.percent_busy for process in processes)), tuple(processes),
+                min(100, sum(process.percent_busy for process in processes)),
+                tuple(processes),
             )
-        )  # fmt: skip
+        )
     return rows

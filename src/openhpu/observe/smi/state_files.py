@@ -59,9 +59,15 @@ def create(path: Path) -> int:
 def write(file: int, state: State) -> None:
     """Replace the contents of the file."""
     record = _RECORD.pack(
-        _MAGIC, state.pid, _start_of(state.pid), state.module, state.percent_busy, state.used, state.capacity,
+        _MAGIC,
+        state.pid,
+        _start_of(state.pid),
+        state.module,
+        state.percent_busy,
+        state.used,
+        state.capacity,
         state.command.encode(errors="replace")[:128],
-    )  # fmt: skip
+    )
     os.pwrite(file, record + _CHECKSUM.pack(zlib.crc32(record)), 0)
 
 

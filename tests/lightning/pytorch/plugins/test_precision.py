@@ -17,11 +17,20 @@ def train(**arguments):
     return model, trainer
 
 
-@pytest.mark.parametrize(("precision", "dtype"), [
-    (None, torch.float32), ("32", torch.float32), (32, torch.float32), ("32-true", torch.float32),
-    ("bf16-mixed", torch.bfloat16), ("16-mixed", torch.float16),
-    ("bf16-true", torch.bfloat16), ("16-true", torch.float16), ("64-true", torch.float64),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("precision", "dtype"),
+    [
+        (None, torch.float32),
+        ("32", torch.float32),
+        (32, torch.float32),
+        ("32-true", torch.float32),
+        ("bf16-mixed", torch.bfloat16),
+        ("16-mixed", torch.float16),
+        ("bf16-true", torch.bfloat16),
+        ("16-true", torch.float16),
+        ("64-true", torch.float64),
+    ],
+)
 def test_by_name(precision, dtype):
     model, trainer = train(precision=precision, max_epochs=1)
     assert model.dtypes == {dtype} and model.devices == {"hpu"}
@@ -36,10 +45,14 @@ def test_old_name():
     assert train(precision="bf16", max_epochs=1)[0].dtypes == {torch.bfloat16}
 
 
-@pytest.mark.parametrize("plugin", [
-    lambda: HPUPrecisionPlugin("bf16-mixed"), lambda: HPUPrecisionPlugin(precision="bf16", device="hpu"),
-    lambda: plugins.MixedPrecision("bf16-mixed", device="hpu"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "plugin",
+    [
+        lambda: HPUPrecisionPlugin("bf16-mixed"),
+        lambda: HPUPrecisionPlugin(precision="bf16", device="hpu"),
+        lambda: plugins.MixedPrecision("bf16-mixed", device="hpu"),
+    ],
+)
 def test_by_plugin(plugin):
     assert train(plugins=[plugin()], max_epochs=1)[0].dtypes == {torch.bfloat16}
 

@@ -81,9 +81,13 @@ def test_accumulation_and_clipping():
 
 
 PRECISIONS = {
-    "32-true": torch.float32, "bf16": torch.bfloat16, "bf16-mixed": torch.bfloat16, "16-mixed": torch.float16,
-    "bf16-true": torch.bfloat16, "16-true": torch.float16,
-}  # fmt: skip
+    "32-true": torch.float32,
+    "bf16": torch.bfloat16,
+    "bf16-mixed": torch.bfloat16,
+    "16-mixed": torch.float16,
+    "bf16-true": torch.bfloat16,
+    "16-true": torch.float16,
+}
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -136,15 +140,20 @@ class Chooses(Model):
         return [optimizer], schedulers
 
 
-WARMUP = {"type": "WarmupLR", "params": {"warmup_min_lr": 0.0, "warmup_max_lr": 0.3, "warmup_num_steps": 3,
-                                         "warmup_type": "linear"}}  # fmt: skip
+WARMUP = {
+    "type": "WarmupLR",
+    "params": {"warmup_min_lr": 0.0, "warmup_max_lr": 0.3, "warmup_num_steps": 3, "warmup_type": "linear"},
+}
 
 
-@pytest.mark.parametrize(("optimizer", "scheduler", "lr"), [
-    (True, True, 0.25),  # the module's, a step an epoch
-    (True, False, 0.3),  # the module's optimizer, the configuration's scheduler, which ends at 0.3
-    (False, False, 0.3),  # both of the configuration
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("optimizer", "scheduler", "lr"),
+    [
+        (True, True, 0.25),  # the module's, a step an epoch
+        (True, False, 0.3),  # the module's optimizer, the configuration's scheduler, which ends at 0.3
+        (False, False, 0.3),  # both of the configuration
+    ],
+)
 @ranks(2, backend="hccl", around=deepspeed_alone)
 def test_the_module_is_preferred(optimizer, scheduler, lr):
     config = {"zero_optimization": ZERO, "optimizer": ADAM, "scheduler": WARMUP}
@@ -224,10 +233,15 @@ def test_activation_checkpointing_is_configured():
         assert kept == [True, True, True, False]
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"stage": 4}, "stage=4.: expected 0, 1, 2 or 3"), ({"config": "/nowhere.json"}, "/nowhere.json: not a JSON file"),
-    ({"config": [1]}, "not a JSON file"), ({"config": {"autotuning": {"enabled": True}}}, "autotuning starts jobs"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"stage": 4}, "stage=4.: expected 0, 1, 2 or 3"),
+        ({"config": "/nowhere.json"}, "/nowhere.json: not a JSON file"),
+        ({"config": [1]}, "not a JSON file"),
+        ({"config": {"autotuning": {"enabled": True}}}, "autotuning starts jobs"),
+    ],
+)
 def test_wrong_arguments(arguments, message):
     with pytest.raises(roots.MisconfigurationException, match=message):
         HPUDeepSpeedStrategy(**arguments)
@@ -272,18 +286,35 @@ def test_contradictions(what):
 def test_arguments_for_files():
     """Each is where DeepSpeed looks for it."""
     arguments = {
-        "stage": 3, "offload_optimizer": True, "offload_parameters": True, "offload_optimizer_device": "nvme",
-        "offload_params_device": "nvme", "remote_device": "nvme", "nvme_path": "/a", "params_buffer_count": 6,
-        "params_buffer_size": 7, "max_in_cpu": 8, "optimizer_buffer_count": 9, "pin_memory": True, "block_size": 4096,
-        "queue_depth": 10, "single_submit": True, "overlap_events": False, "thread_count": 2,
-    }  # fmt: skip
+        "stage": 3,
+        "offload_optimizer": True,
+        "offload_parameters": True,
+        "offload_optimizer_device": "nvme",
+        "offload_params_device": "nvme",
+        "remote_device": "nvme",
+        "nvme_path": "/a",
+        "params_buffer_count": 6,
+        "params_buffer_size": 7,
+        "max_in_cpu": 8,
+        "optimizer_buffer_count": 9,
+        "pin_memory": True,
+        "block_size": 4096,
+        "queue_depth": 10,
+        "single_submit": True,
+        "overlap_events": False,
+        "thread_count": 2,
+    }
     strategy = HPUDeepSpeedStrategy(**arguments)
     zero, place = strategy.config["zero_optimization"], {"device": "nvme", "nvme_path": "/a", "pin_memory": True}
     assert zero["offload_param"] == place | {"buffer_count": 6, "buffer_size": 7, "max_in_cpu": 8}
     assert zero["offload_optimizer"] == place | {"buffer_count": 9}
     assert strategy.config["aio"] == {
-        "block_size": 4096, "queue_depth": 10, "single_submit": True, "overlap_events": False, "thread_count": 2,
-    }  # fmt: skip
+        "block_size": 4096,
+        "queue_depth": 10,
+        "single_submit": True,
+        "overlap_events": False,
+        "thread_count": 2,
+    }
     assert strategy.remote_device == "nvme"
 
 

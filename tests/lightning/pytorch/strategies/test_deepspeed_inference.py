@@ -111,10 +111,13 @@ def test_without_init_inference(stage):
         torch.testing.assert_close(found, expected(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ({"tensor_parallel": {"tp_size": 3}}, "does not divide the 2 devices"),
-    ({"config": {"dtype": torch.half}, "dtype": torch.float}, "torch.float32 as an argument and torch.float16 in"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"tensor_parallel": {"tp_size": 3}}, "does not divide the 2 devices"),
+        ({"config": {"dtype": torch.half}, "dtype": torch.float}, "torch.float32 as an argument and torch.float16 in"),
+    ],
+)
 @ranks(2, backend="hccl")
 def test_wrong_arguments(arguments, message):
     with deepspeed_alone(), pytest.raises(roots.MisconfigurationException, match=message):

@@ -30,13 +30,19 @@ def fit(epochs=2, ckpt_path=None, precision=None, **arguments):
     return model, fit_in_ranks(model, ckpt_path, strategy=strategy, max_epochs=epochs, precision=precision)
 
 
-@pytest.mark.parametrize("arguments", [
-    {}, {"sharding_strategy": "SHARD_GRAD_OP", "parallel_devices": [torch.device("hpu")] * 2},
-    {"sharding_strategy": "NO_SHARD"}, {"sharding_strategy": "HYBRID_SHARD", "device_mesh": (1, 2)},
-    {"sharding_strategy": "_HYBRID_SHARD_ZERO2", "device_mesh": (1, 2)}, {"auto_wrap_policy": LAYERS},
-    {"auto_wrap_policy": LAYERS, "activation_checkpointing_policy": LAYERS},
-    {"cpu_offload": True},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"sharding_strategy": "SHARD_GRAD_OP", "parallel_devices": [torch.device("hpu")] * 2},
+        {"sharding_strategy": "NO_SHARD"},
+        {"sharding_strategy": "HYBRID_SHARD", "device_mesh": (1, 2)},
+        {"sharding_strategy": "_HYBRID_SHARD_ZERO2", "device_mesh": (1, 2)},
+        {"auto_wrap_policy": LAYERS},
+        {"auto_wrap_policy": LAYERS, "activation_checkpointing_policy": LAYERS},
+        {"cpu_offload": True},
+    ],
+)
 @pytest.mark.filterwarnings("ignore")
 @ranks(2, backend="hccl")
 def test_trains_as_one_process_on_the_whole_batch(arguments):

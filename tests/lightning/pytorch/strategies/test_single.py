@@ -49,11 +49,14 @@ def test_every_stage():
     assert len(predicted) == 2 and (predicted[0].cpu() == labels).float().mean() > 0.7
 
 
-@pytest.mark.parametrize("arguments", [
-    {"gradient_clip_val": 0.1},
-    {"gradient_clip_val": 0.01, "gradient_clip_algorithm": "value"},
-    {"accumulate_grad_batches": 2},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"gradient_clip_val": 0.1},
+        {"gradient_clip_val": 0.01, "gradient_clip_algorithm": "value"},
+        {"accumulate_grad_batches": 2},
+    ],
+)
 def test_options_of_trainer(arguments):
     model = Classifier()
     make_trainer(accelerator="hpu", devices=1, **arguments).fit(model, loader(), loader(2))

@@ -50,9 +50,12 @@ class Recorder(TorchDispatchMode):
 
     def _place(self, tensor, kind):
         return (
-            self.slot_of(tensor, kind), tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()),
+            self.slot_of(tensor, kind),
+            tensor.dtype,
+            tuple(tensor.shape),
+            tuple(tensor.stride()),
             tensor.storage_offset(),
-        )  # fmt: skip
+        )
 
     def _number(self, value):
         self.scalars.append(value)

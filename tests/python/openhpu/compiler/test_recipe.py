@@ -34,9 +34,21 @@ def dtypes(h, i, m, z, none, scalar):
     halves = (h * 1.5 + h.float().to(torch.bfloat16)).sum(0)
     scalar.mul_(3)
     masked = torch.where(m, i, i // 3)
-    return [halves, masked, m & ~m, z * (1 + 2j), torch.view_as_real(z) * 2, none + 1, torch.cat([none, h.float()]),
-            scalar + 1, i.view(torch.float64) * 0, z.conj() * z,
-            scalar.to(torch.complex64), torch.empty((), dtype=z.dtype).copy_(z[0]), z[:1].clone().view(())]  # fmt: skip
+    return [
+        halves,
+        masked,
+        m & ~m,
+        z * (1 + 2j),
+        torch.view_as_real(z) * 2,
+        none + 1,
+        torch.cat([none, h.float()]),
+        scalar + 1,
+        i.view(torch.float64) * 0,
+        z.conj() * z,
+        scalar.to(torch.complex64),
+        torch.empty((), dtype=z.dtype).copy_(z[0]),
+        z[:1].clone().view(()),
+    ]
 
 
 def writes_in_many_ways(x, y):

@@ -69,9 +69,10 @@ def test_nobody_sees_it(hpu, make):
 
 
 @pytest.mark.parametrize(
-    ("saved", "device", "before"), [("hpu", "cpu", 0), ("cpu", "hpu", 0), ("cpu", "hpu", 1)],
+    ("saved", "device", "before"),
+    [("hpu", "cpu", 0), ("cpu", "hpu", 0), ("cpu", "hpu", 1)],
     ids=["without the device", "at first", "later"],
-)  # fmt: skip
+)
 def test_what_was_saved_goes_on(hpu, forms, saved, device, before):
     file = io.BytesIO()
     torch.save(train(torch.optim.AdamW, saved, steps=2)[1].state_dict(), file)

@@ -30,12 +30,11 @@ EXAMPLES = {
     "float64-range": _of(
         "print(torch.tensor([1.0, 1e300, float('inf')], dtype=torch.float64).to('hpu')[0].item())", "1.0"
     ),
-    "int64-arithmetic": _of(
-        "x = torch.tensor([2**30], device='hpu')\nprint((x * 4).item())", "4294967296", "0"
-    ),
+    "int64-arithmetic": _of("x = torch.tensor([2**30], device='hpu')\nprint((x * 4).item())", "4294967296", "0"),
     "e4m3-range": _of(
         "x = torch.tensor([300.0, -256.0, 240.0]).to(torch.float8_e4m3fn)\nprint(x.to('hpu').float().tolist())",
-        "[288.0, -256.0, 240.0]", "[nan, -inf, 240.0]",
+        "[288.0, -256.0, 240.0]",
+        "[nan, -inf, 240.0]",
     ),
     "index-out-of-range": _of(
         "x = torch.ones(3, device='hpu')\nprint(x[torch.tensor([5], device='hpu')].item())", "0.0", "0.0"
@@ -45,7 +44,8 @@ EXAMPLES = {
         "f = torch.compile(lambda x: x * 2, backend='hpu_backend')\nprint(f(torch.ones(2, device='hpu')).sum().item())",
         "4.0",
     ),
-    "lazy-collectives": _of("""
+    "lazy-collectives": _of(
+        """
 import torch.distributed as dist
 dist.init_process_group("hccl", store=dist.HashStore(), rank=0, world_size=1)
 x = torch.ones(4, device="hpu")
@@ -54,13 +54,19 @@ with ht.hpu.graph(g := ht.hpu.HPUGraph()):
 g.replay()
 print(x.sum().item())
 dist.destroy_process_group()
-""", "4.0"),
-    "tensor-cache": _of("""
+""",
+        "4.0",
+    ),
+    "tensor-cache": _of(
+        """
 f = ht.hpu.wrap_in_hpu_graph_func(lambda x: x + 1, disable_tensor_cache=True)
 first = f(torch.zeros(1, device="hpu"))
 second = f(torch.ones(1, device="hpu"))
 print(first.item() + second.item())
-""", "3.0", "4.0"),
+""",
+        "3.0",
+        "4.0",
+    ),
     "cpu-operand": _of("print(torch.ones(2, device='hpu') + torch.ones(2))", mode="eager"),
     "shape-in-capture": _of(_GRAPH.replace("x * 2", "x[x > 0]")),
-}  # fmt: skip
+}

@@ -52,12 +52,16 @@ def test_modules_of_a_process(cores, number, variables, modules, visible, count)
 @pytest.mark.parametrize(
     ("variables", "text"),
     [
-        ({"HABANA_VISIBLE_MODULES": "0,1", "LOCAL_RANK": "2"},
-         "2 has no module: HABANA_VISIBLE_MODULES=0,1 lists 2. Start fewer processes or list more modules."),
-        ({"LOCAL_RANK": "8"},
-         "8 has no module: this machine has 8, numbers 0 to 7. Start fewer processes or raise OPENHPU_DEVICE_COUNT."),
+        (
+            {"HABANA_VISIBLE_MODULES": "0,1", "LOCAL_RANK": "2"},
+            "2 has no module: HABANA_VISIBLE_MODULES=0,1 lists 2. Start fewer processes or list more modules.",
+        ),
+        (
+            {"LOCAL_RANK": "8"},
+            "8 has no module: this machine has 8, numbers 0 to 7. Start fewer processes or raise OPENHPU_DEVICE_COUNT.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_rank_without_a_module(environment, variables, text):
     environment(**variables)
     with pytest.raises(settings.SettingError) as error:

@@ -58,18 +58,26 @@ LAZY = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync"}
 # What writes; where {here} is the folder; what is said, once, or for each of three graphs.
 WRITERS = {
     "recipes": ({**LAZY, "PT_HPU_RECIPE_CACHE_CONFIG": "{here}"}, "No usable temporary directory found in ['/tmp'"),
-    "graphs": ({**LAZY, "GRAPH_VISUALIZATION": "1", "PT_HPU_GRAPH_DUMP_PREFIX": "{here}"},
-               "graphs cannot be written to {here}: File too large"),
+    "graphs": (
+        {**LAZY, "GRAPH_VISUALIZATION": "1", "PT_HPU_GRAPH_DUMP_PREFIX": "{here}"},
+        "graphs cannot be written to {here}: File too large",
+    ),
     "logs": ({"LOG_LEVEL_ALL": "0", "HABANA_LOGS": "{here}"}, "the log {here}/pytorch_log.txt cannot be written"),
-    "the log of migration": ({"PT_HPU_GPU_MIGRATION": "1", "GPU_MIGRATION_LOG_LEVEL": "2", "HABANA_LOGS": "{here}"},
-                             "the log {here}/gpu_migration.log cannot be written"),
+    "the log of migration": (
+        {"PT_HPU_GPU_MIGRATION": "1", "GPU_MIGRATION_LOG_LEVEL": "2", "HABANA_LOGS": "{here}"},
+        "the log {here}/gpu_migration.log cannot be written",
+    ),
     "traces": ({"HABANA_PROFILE": "1"}, "can't be written: File too large"),
-    "metrics": ({"PT_HPU_METRICS_FILE": "{here}/metrics.json",
-                 "PT_HPU_METRICS_DUMP_TRIGGERS": "mark_step,metric_change,process_exit"},
-                "metrics cannot be written: [Errno 27] File too large: '{here}/metrics.json'"),
+    "metrics": (
+        {
+            "PT_HPU_METRICS_FILE": "{here}/metrics.json",
+            "PT_HPU_METRICS_DUMP_TRIGGERS": "mark_step,metric_change,process_exit",
+        },
+        "metrics cannot be written: [Errno 27] File too large: '{here}/metrics.json'",
+    ),
     "reports": ({"OPENHPU_REPORT_DATA": "{here}"}, "the data of the report cannot be written"),
     "hl-smi": ({"OPENHPU_SMI_FOLDER": "{here}"}, ""),  # nobody asked for it
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", WRITERS)

@@ -25,9 +25,15 @@ def test_every_variable_is_there_once(environment, nothing_overridden):
 
 def test_why_a_variable_is_what_it_is(environment):
     environment(
-        PT_HPU_LAZY_MODE="1", OPENHPU_MEMORY_GB=" ", OPENHPU_DEVICE_COUNT="zero", PT_HPU_QUEUE_SYNLAUNCHES="on",
-        LOG_LEVEL_PT_LAZY="1", PT_HPU_LOG_MOD_MASK="80", HABANA_VISIBLE_MODULES="3,1", PT_HPU_LAZY_MODES="1",
-    )  # fmt: skip
+        PT_HPU_LAZY_MODE="1",
+        OPENHPU_MEMORY_GB=" ",
+        OPENHPU_DEVICE_COUNT="zero",
+        PT_HPU_QUEUE_SYNLAUNCHES="on",
+        LOG_LEVEL_PT_LAZY="1",
+        PT_HPU_LOG_MOD_MASK="80",
+        HABANA_VISIBLE_MODULES="3,1",
+        PT_HPU_LAZY_MODES="1",
+    )
     found = states()
     with settings.overridden("PT_COMPILE_ONLY_MODE", True):
         assert states()["PT_COMPILE_ONLY_MODE"].state == "overridden"

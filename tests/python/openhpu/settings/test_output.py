@@ -9,11 +9,12 @@ import pytest
 from tests.processes import clean_environment
 
 COMMANDS = [  # its name, its arguments, and the script's exit code
-    ("hl-smi", ("openhpu.observe.smi", "-L"), 0), ("openhpu env", ("openhpu", "env"), 0),
+    ("hl-smi", ("openhpu.observe.smi", "-L"), 0),
+    ("openhpu env", ("openhpu", "env"), 0),
     ("hl-prof-config", ("openhpu.observe.profiler.config_cli", "--show"), 0),
     ("openhpu run", ("openhpu", "run", "--json", "script.py"), 0),
     ("openhpu run", ("openhpu", "run", "--json", "script.py"), 7),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("reader", ["a full disk", "none"])

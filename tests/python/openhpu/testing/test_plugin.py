@@ -205,11 +205,15 @@ def test_without_marker_and_option_torch_is_not_imported(tmp_path):
 @pytest.mark.parametrize(
     ("name", "outcome", "waits"),
     [
-        ("does_not_begin", "error", []), ("fails_afterwards", "error", []), ("never", "skipped", []),
-        ("forks", "passed", [1]), ("after_it", "passed", []), ("parts", "failed", [3]),
+        ("does_not_begin", "error", []),
+        ("fails_afterwards", "error", []),
+        ("never", "skipped", []),
+        ("forks", "passed", [1]),
+        ("after_it", "passed", []),
+        ("parts", "failed", [3]),
         ("passing_parts", "passed", [3]),
     ],
-)  # fmt: skip
+)
 def test_each_test_has_one_row_of_what_its_own_process_did(reported, name, outcome, waits):
     """Also one that does not begin or fails afterwards, one that forks, and one with subtests."""
     row = reported[2][f"test_{name}"]

@@ -89,9 +89,7 @@ class HPUProfiler(_Base):  # type: ignore[misc]
         if not self._activities_given:
             without_trainer = self._trainer is None
             on_device = self._device_wanted or without_trainer or isinstance(self._trainer.accelerator, HPUDevices)
-            self._profiler_kwargs["activities"] = [
-                ProfilerActivity.CPU, *([ProfilerActivity.HPU] if on_device else [])
-            ]  # fmt: skip
+            self._profiler_kwargs["activities"] = [ProfilerActivity.CPU, *([ProfilerActivity.HPU] if on_device else [])]
         super()._create_profilers()
 
     def _cache_functions_events(self) -> None:

@@ -45,9 +45,14 @@ class HPUDeepSpeedInference(roots.Mixin):
             names = ("zero_optimization", "zero_allow_untested_optimizer")
             config |= {name: self.config[name] for name in names if name in self.config}
         self.model, *_ = deepspeed.initialize(
-            args=argparse.Namespace(device_rank=self.root_device.index), config=config, model=model, optimizer=None,
-            lr_scheduler=None, model_parameters=[], dist_init_required=False,
-        )  # fmt: skip
+            args=argparse.Namespace(device_rank=self.root_device.index),
+            config=config,
+            model=model,
+            optimizer=None,
+            lr_scheduler=None,
+            model_parameters=[],
+            dist_init_required=False,
+        )
 
     def _inference_config(self) -> dict[str, Any]:
         config = deepspeed_config.inference_part(self.config)
@@ -68,8 +73,10 @@ class HPUDeepSpeedInference(roots.Mixin):
             section = config.get("tensor_parallel", {})
             config["tensor_parallel"] = {
                 **(section if isinstance(section, dict) else {}),
-                "tp_size": size, "tp_group": self._groups.get_model_parallel_group(), "mpu": self._groups,
-            }  # fmt: skip
+                "tp_size": size,
+                "tp_group": self._groups.get_model_parallel_group(),
+                "mpu": self._groups,
+            }
         return config
 
     def _tensor_parallel_size(self) -> int:

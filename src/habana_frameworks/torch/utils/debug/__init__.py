@@ -17,6 +17,13 @@ def _is_enabled_synapse_layout_handling() -> bool:
 
 
 __all__ = [
-    "_clear_jit_cache", "_dump_memory_reporter", "_get_fallback_op_count", "_get_jit_cache_size",
-    "_is_enabled_synapse_layout_handling", "_mem_log", "get_tensor_info", "logger", "utils",
-]  # fmt: skip
+    "_clear_jit_cache",
+    "_dump_memory_reporter",
+    "_get_fallback_op_count",
+    "_get_jit_cache_size",
+    "_is_enabled_synapse_layout_handling",
+    "_mem_log",
+    "get_tensor_info",
+    "logger",
+    "utils",
+]

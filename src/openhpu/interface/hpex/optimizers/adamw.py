@@ -82,10 +82,20 @@ class FusedAdamW(ListOptimizer):
             torch._foreach_add_(steps, 1)
             grads: list[Any] = [param.grad for param in same]
             torch._fused_adamw_(
-                same, grads, self.states(same, "exp_avg"), self.states(same, "exp_avg_sq"),
-                [], steps, lr=group["lr"], beta1=beta1, beta2=beta2, weight_decay=group["weight_decay"],
-                eps=group["eps"], amsgrad=False, maximize=False,
-            )  # fmt: skip
+                same,
+                grads,
+                self.states(same, "exp_avg"),
+                self.states(same, "exp_avg_sq"),
+                [],
+                steps,
+                lr=group["lr"],
+                beta1=beta1,
+                beta2=beta2,
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                amsgrad=False,
+                maximize=False,
+            )
 
     def _step(self, group: dict[str, Any], params: list[Tensor]) -> None:
         beta1, beta2 = group["betas"]
@@ -102,7 +112,15 @@ class FusedAdamW(ListOptimizer):
             for name, dtype in zip(("exp_avg_scale", "exp_avg_sq_scale"), self._moments, strict=True)
         ]
         torch.ops.hpu.optimizer_adamw(
-            [param.grad for param in params], params, self.states(params, "exp_avg"),
-            self.states(params, "exp_avg_sq"), rate * -factor, beta1, beta2, eps, 1 - rate * group["weight_decay"],
-            group["weight_decay"] != 0, *scales,
-        )  # fmt: skip
+            [param.grad for param in params],
+            params,
+            self.states(params, "exp_avg"),
+            self.states(params, "exp_avg_sq"),
+            rate * -factor,
+            beta1,
+            beta2,
+            eps,
+            1 - rate * group["weight_decay"],
+            group["weight_decay"] != 0,
+            *scales,
+        )

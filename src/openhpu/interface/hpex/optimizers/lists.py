@@ -99,18 +99,28 @@ class FusedAdagrad(ListOptimizer):
         eps: float = 1e-10,
     ) -> None:
         super().__init__(
-            params, lr=lr, lr_decay=lr_decay, weight_decay=weight_decay,
-            initial_accumulator_value=initial_accumulator_value, eps=eps,
-        )  # fmt: skip
+            params,
+            lr=lr,
+            lr_decay=lr_decay,
+            weight_decay=weight_decay,
+            initial_accumulator_value=initial_accumulator_value,
+            eps=eps,
+        )
 
     def step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         """torch.optim.Adagrad's."""
         done = group["step"] = group.get("step", -1) + 1
         sums = self.states(params, "sum", group["initial_accumulator_value"])
         torch.ops.hpu.habanaOptimizerFusedAdagrad(
-            grads, params, sums, number(done, params[0]), number(group["lr"], params[0]), group["weight_decay"],
-            group["lr_decay"], group["eps"],
-        )  # fmt: skip
+            grads,
+            params,
+            sums,
+            number(done, params[0]),
+            number(group["lr"], params[0]),
+            group["weight_decay"],
+            group["lr_decay"],
+            group["eps"],
+        )
 
 
 class FusedResourceApplyMomentum(ListOptimizer):
@@ -162,9 +172,16 @@ class FusedLamb(ListOptimizer):
         self.set_grad_none = set_grad_none
         self._factor: Tensor | None = None
         super().__init__(
-            params, lr=lr, bias_correction=bias_correction, betas=betas, eps=eps, weight_decay=weight_decay,
-            grad_averaging=grad_averaging, max_grad_norm=max_grad_norm, use_lamb=use_lamb,
-        )  # fmt: skip
+            params,
+            lr=lr,
+            bias_correction=bias_correction,
+            betas=betas,
+            eps=eps,
+            weight_decay=weight_decay,
+            grad_averaging=grad_averaging,
+            max_grad_norm=max_grad_norm,
+            use_lamb=use_lamb,
+        )
 
     def zero_grad(self, set_to_none: bool | None = None) -> None:  # type: ignore[override]
         """Drop gradients, or fill them with 0."""
@@ -186,14 +203,31 @@ class FusedLamb(ListOptimizer):
         steps = [torch.empty_like(p) for p in params]
         like = params[0]
         torch.ops.hpu.optimizer_lamb_phase1(
-            grads, params, first, second, weight_norms, adam_norms, steps,
-            number(1.0, like) if self._factor is None else self._factor, int(group["grad_averaging"]), beta1, beta2,
-            group["eps"], number(corrections[0], like), number(corrections[1], like), group["weight_decay"],
-        )  # fmt: skip
+            grads,
+            params,
+            first,
+            second,
+            weight_norms,
+            adam_norms,
+            steps,
+            number(1.0, like) if self._factor is None else self._factor,
+            int(group["grad_averaging"]),
+            beta1,
+            beta2,
+            group["eps"],
+            number(corrections[0], like),
+            number(corrections[1], like),
+            group["weight_decay"],
+        )
         torch.ops.hpu.optimizer_lamb_phase2(
-            params, adam_norms, weight_norms, steps, -number(group["lr"], like), group["weight_decay"],
+            params,
+            adam_norms,
+            weight_norms,
+            steps,
+            -number(group["lr"], like),
+            group["weight_decay"],
             group["use_lamb"],
-        )  # fmt: skip
+        )
 
 
 class FusedLars:
@@ -224,9 +258,14 @@ class FusedLars:
             if kept:
                 params = [param for param, _ in kept]
                 torch.ops.hpu.optimizer_lars(
-                    params, [param.grad for param in params], [mask for _, mask in kept], self.eeta, decays[-1],
-                    self.eps, number(1.0, params[0]),
-                )  # fmt: skip
+                    params,
+                    [param.grad for param in params],
+                    [mask for _, mask in kept],
+                    self.eeta,
+                    decays[-1],
+                    self.eps,
+                    number(1.0, params[0]),
+                )
             if "weight_decay" in group:
                 group["weight_decay"] = 0.0
         try:

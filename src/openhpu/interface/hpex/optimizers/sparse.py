@@ -33,9 +33,15 @@ class SparseSGD(ListOptimizer):
         for param, moments, grad in zip(params, self.states(params, "momentum_buffer"), grads, strict=True):
             indices, values, count = rows_of(grad)
             torch.ops.hpu.habanaOptimizerSparseSgd(
-                values, param, moments, indices, number(group["lr"], param), count, group["momentum"],
+                values,
+                param,
+                moments,
+                indices,
+                number(group["lr"], param),
+                count,
+                group["momentum"],
                 group["nesterov"],
-            )  # fmt: skip
+            )
 
 
 class SparseAdagrad(ListOptimizer):

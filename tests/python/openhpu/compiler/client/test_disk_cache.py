@@ -27,11 +27,23 @@ def manifest(**changes):
     """Of the recipe for test_service's `description()`."""
     place = {"dtype": torch.float32, "sizes": (2, 3), "strides": (3, 1), "offset": 0}
     values = {
-        "key": recipe_key(test_service.description()), "inputs": (SlotTensor(0, **place),), "scalar_inputs": (),
-        "variable": (), "outputs": (SlotTensor(1, **place),), "mutated": (), "guards": (), "counted": (),
-        "overflowing": (), "nodes": 1, "kernels": 1, "external_kernels": {}, "torch": torch_build(),
-        "isa": vector_isa(), "threads": 1, "files": {},
-    }  # fmt: skip
+        "key": recipe_key(test_service.description()),
+        "inputs": (SlotTensor(0, **place),),
+        "scalar_inputs": (),
+        "variable": (),
+        "outputs": (SlotTensor(1, **place),),
+        "mutated": (),
+        "guards": (),
+        "counted": (),
+        "overflowing": (),
+        "nodes": 1,
+        "kernels": 1,
+        "external_kernels": {},
+        "torch": torch_build(),
+        "isa": vector_isa(),
+        "threads": 1,
+        "files": {},
+    }
     return Manifest(**{**values, **changes})
 
 
@@ -49,9 +61,14 @@ def write_recipe(folder, recipe, library=b"library"):
 def recipe(folder, key=KEYS[0], size=100):
     """The folder of a recipe that uses every part of a manifest, and its manifest."""
     made = manifest(
-        key=key, inputs=(SlotTensor(1, torch.bfloat16, (2, 3), (3, 1), 4),), variable=(0, 2), mutated=(1,),
-        scalar_inputs=(ScalarInput(2, torch.float64),), guards=(Guard("n0", "9"),), external_kernels={"mm": 2},
-    )  # fmt: skip
+        key=key,
+        inputs=(SlotTensor(1, torch.bfloat16, (2, 3), (3, 1), 4),),
+        variable=(0, 2),
+        mutated=(1,),
+        scalar_inputs=(ScalarInput(2, torch.float64),),
+        guards=(Guard("n0", "9"),),
+        external_kernels={"mm": 2},
+    )
     return folder / key, write_recipe(folder / key, made, os.urandom(size))
 
 

@@ -25,14 +25,21 @@ def graph():
     return {
         "slots": [{"kind": "input", "nbytes": 24}, {"kind": "fresh", "nbytes": 24}, {"kind": "fresh", "nbytes": 24}],
         "nodes": [
-            node("aten::mul.Tensor", [tensor(0), ("cpu_scalar", 0, torch.float64, True)],
-                 [("fresh", 1, torch.float32, *SHAPE, 0)], 1),
+            node(
+                "aten::mul.Tensor",
+                [tensor(0), ("cpu_scalar", 0, torch.float64, True)],
+                [("fresh", 1, torch.float32, *SHAPE, 0)],
+                1,
+            ),
             node("aten::add.Tensor", [tensor(1), tensor(0), ("const", 1)], [("fresh", 2, torch.float32, *SHAPE, 0)], 2),
             node("aten::relu_", [tensor(2)], [("argument", 0)], 2),
         ],
-        "live": [2], "scalars": [2.0], "variable": [False], "threads": 1,
+        "live": [2],
+        "scalars": [2.0],
+        "variable": [False],
+        "threads": 1,
         "sites": {1: 'a"b.py:1', 2: "script.py:2"},
-    }  # fmt: skip
+    }
 
 
 def test_nothing_unless_asked_for(graph, environment, tmp_path, monkeypatch):
@@ -107,7 +114,7 @@ def test_files_are_there_after_a_synchronisation_and_at_the_end(mode, step, end,
         {end}
         print(len(list(Path(".graph_dumps").glob("*-PreGraph.pbtxt"))))
         """
-    done = script(code, PT_HPU_LAZY_MODE=mode, GRAPH_VISUALIZATION="1")  # fmt: skip
+    done = script(code, PT_HPU_LAZY_MODE=mode, GRAPH_VISUALIZATION="1")
     assert "synchronize" not in end or done.out == "2"
     folder = tmp_path / ".graph_dumps"
     assert len(list(folder.glob("*-PreGraph.pbtxt"))) == 2

@@ -56,10 +56,12 @@ def test_a_link_that_leads_to_another_compiler(made_by, tmp_path, monkeypatch):
 
 OURS = "openhpu.compiler.client.identity."
 PARTS = {
-    OURS + "_machine.recipe_calls": "0", OURS + "vector_isa": lambda: "other", OURS + "_compiler": lambda: "other",
+    OURS + "_machine.recipe_calls": "0",
+    OURS + "vector_isa": lambda: "other",
+    OURS + "_compiler": lambda: "other",
     **dict.fromkeys(("torch.__version__", "torch.version.git_version", "torch.version.cuda"), "1.0"),
     "torch.__config__.show": lambda: "BLAS_INFO=other",
-}  # fmt: skip
+}
 # Another compiler, other options of it, another core, PyTorch or processor.
 OTHERS = {
     "compiler": lambda patch, folder: patch.setenv("CXX", str(compiler(folder / "other"))),

@@ -249,10 +249,15 @@ def start(tmp_path):
 
 @pytest.mark.parametrize(
     "ending",
-    ["", "raise SystemExit(0)", "os._exit(0)", "os.kill(os.getpid(), 9)",
-     "if os.fork() == 0: time.sleep(15)\nos._exit(0)"],
+    [
+        "",
+        "raise SystemExit(0)",
+        "os._exit(0)",
+        "os.kill(os.getpid(), 9)",
+        "if os.fork() == 0: time.sleep(15)\nos._exit(0)",
+    ],
     ids=["end", "exit", "_exit", "kill", "forked"],
-)  # fmt: skip
+)
 def test_a_script_that_asks_and_ends(start, ending):
     process = start(ending)
     server, work, asked = process.stdout.readline().split()

@@ -214,9 +214,13 @@ class FullDisk:
     def __init__(self, monkeypatch, folder, number, for_ever):
         self.folder, self.left, self.for_ever, self.hits = str(folder), number, for_ever, 0
         for module, name, place in (
-            (os, "mkdir", 0), (os, "rename", 1), (os, "replace", 1), (os, "open", 0), (builtins, "open", 0),
+            (os, "mkdir", 0),
+            (os, "rename", 1),
+            (os, "replace", 1),
+            (os, "open", 0),
+            (builtins, "open", 0),
             (io, "open", 0),
-        ):  # fmt: skip
+        ):
             monkeypatch.setattr(module, name, self.failing(getattr(module, name), place))
 
     def failing(self, function, place):

@@ -41,9 +41,13 @@ class Case:
         wanted = [padded(f, f.__name__ in WRAPS)(*arguments) for f, arguments, _ in self.calls]
         for (function, arguments, _), expected, slot in zip(self.calls, wanted, sorted(by_slot), strict=True):
             torch.testing.assert_close(
-                by_slot[slot], expected, rtol=1e-6, atol=1e-6, equal_nan=True,
+                by_slot[slot],
+                expected,
+                rtol=1e-6,
+                atol=1e-6,
+                equal_nan=True,
                 msg=lambda text, f=function, a=arguments: f"{f.__name__} along {a[1]} of {tuple(a[0].shape)}: {text}",
-            )  # fmt: skip
+            )
         return results[len(recipe.manifest.outputs) :]
 
 

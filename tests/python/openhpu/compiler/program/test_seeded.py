@@ -14,8 +14,11 @@ def distributions(f32, f64, bf16, f16, i64, i32, p, rate, seeds):
     out = []
     generated = (ops.uniform_, -1.5, 2.25), (ops.normal_, 0.3, 1.7), (ops.bernoulli_.float, 0.3), (ops.random_, 1 << 8)
     called = (
-        (ops.exponential_, 1.5), (ops.cauchy_, 0.5, 2.0), (ops.log_normal_, 0.1, 0.5), (ops.geometric_, 0.2),
-    )  # fmt: skip
+        (ops.exponential_, 1.5),
+        (ops.cauchy_, 0.5, 2.0),
+        (ops.log_normal_, 0.1, 0.5),
+        (ops.geometric_, 0.2),
+    )
     for t in (f32, f64, bf16, f16, f32.t().contiguous().t(), torch.zeros(10, 9)[::2, 1::2]):
         for op, *numbers in generated + (called if t is f32 or t is f64 else ()):
             out.append(op(torch.empty_like(t), next(seed), *numbers))

@@ -12,26 +12,41 @@ DEVICE_NAMED = {"new_tensor", "asarray", "nested_tensor"}  # functions that have
 # Arguments of functions that take a device, beside it; where missing: (2,).
 ARGUMENTS = {
     **dict.fromkeys(("torch.as_tensor", "torch.asarray", "torch.tensor", "torch.nested.nested_tensor"), "[[1.0]]"),
-    "torch.empty_permuted": "(2, 3), (0, 1)", "torch.empty_strided": "(2,), (1,)", "torch.full": "(2,), 1.0",
-    "torch.empty_quantized": None, "torch.from_file": None,  # of the CPU
-    "torch.linspace": "0, 1, 3", "torch.logspace": "0, 1, 3", "torch.normal": "0.0, 1.0, (2,)",
-    "torch.randint": "3, (2,)", "torch.randint_like": "x, 3", "torch.full_like": "x, 1.0", "torch.range": "0, 1",
+    "torch.empty_permuted": "(2, 3), (0, 1)",
+    "torch.empty_strided": "(2,), (1,)",
+    "torch.full": "(2,), 1.0",
+    "torch.empty_quantized": None,
+    "torch.from_file": None,  # of the CPU
+    "torch.linspace": "0, 1, 3",
+    "torch.logspace": "0, 1, 3",
+    "torch.normal": "0.0, 1.0, (2,)",
+    "torch.randint": "3, (2,)",
+    "torch.randint_like": "x, 3",
+    "torch.full_like": "x, 1.0",
+    "torch.range": "0, 1",
     **{f"torch.{name}_like": "x" for name in ("empty", "ones", "rand", "randn", "zeros")},
     "torch.sparse_coo_tensor": "[[0]], [1.0], (2,)",
     "torch.sparse_compressed_tensor": "[0, 1], [0], [1.0], (1, 2), layout=torch.sparse_csr",
-    "torch.sparse_csr_tensor": "[0, 1], [0], [1.0], (1, 2)", "torch.sparse_csc_tensor": "[0, 1], [0], [1.0], (2, 1)",
+    "torch.sparse_csr_tensor": "[0, 1], [0], [1.0], (1, 2)",
+    "torch.sparse_csc_tensor": "[0, 1], [0], [1.0], (2, 1)",
     **{f"torch.sparse_{kind}_tensor": "[0, 1], [0], [[[1.0]]], (1, 1)" for kind in ("bsr", "bsc")},
-    "torch.scalar_tensor": "1.0", "torch.tril_indices": "2, 2", "torch.triu_indices": "2, 2",
+    "torch.scalar_tensor": "1.0",
+    "torch.tril_indices": "2, 2",
+    "torch.triu_indices": "2, 2",
     **{f"torch.{name}_window": "4" for name in ("bartlett", "blackman", "hamming", "hann", "kaiser")},
     **{f"torch.{name}": "4" for name in ("arange", "eye", "randperm", "fft.fftfreq", "fft.rfftfreq")},
-}  # fmt: skip
+}
 METHODS = {
-    "to": "x.to('cuda')", "new_empty": "x.new_empty(2, device='cuda')", "new_ones": "x.new_ones(2, device='cuda')",
+    "to": "x.to('cuda')",
+    "new_empty": "x.new_empty(2, device='cuda')",
+    "new_ones": "x.new_ones(2, device='cuda')",
     "new_empty_strided": "x.new_empty_strided((2,), (1,), device='cuda')",
     "new_tensor": "x.new_tensor([1.0], device='cuda')",
-    "new_full": "x.new_full((2,), 1.0, device='cuda')", "new_zeros": "x.new_zeros(2, device='cuda:0')",
-    "type": "x.type('torch.cuda.DoubleTensor')", "cuda": "x.cuda(0)",
-}  # fmt: skip
+    "new_full": "x.new_full((2,), 1.0, device='cuda')",
+    "new_zeros": "x.new_zeros(2, device='cuda:0')",
+    "type": "x.type('torch.cuda.DoubleTensor')",
+    "cuda": "x.cuda(0)",
+}
 
 
 def test_each_row_is_complete():
@@ -104,11 +119,18 @@ def _calls():
 
 def test_cuda_as_a_device_is_hpu_everywhere(script):
     calls = [
-        *filter(None, _calls()), "x.cuda(0)", "torch.nn.Linear(2, 2, device='cuda').weight",
-        "torch.nn.Linear(2, 2).cuda().bias", "torch.nn.Linear(2, 2).to('cuda').bias", "torch.Generator('cuda')",
-        "torch.nn.Linear(2, 2, device='meta').to_empty(device='cuda').bias", "torch.Stream(device='cuda')",
-        "torch.cuda.FloatTensor(2)", "torch.cuda.Stream()", "x.type(torch.cuda.HalfTensor)",
-    ]  # fmt: skip
+        *filter(None, _calls()),
+        "x.cuda(0)",
+        "torch.nn.Linear(2, 2, device='cuda').weight",
+        "torch.nn.Linear(2, 2).cuda().bias",
+        "torch.nn.Linear(2, 2).to('cuda').bias",
+        "torch.Generator('cuda')",
+        "torch.nn.Linear(2, 2, device='meta').to_empty(device='cuda').bias",
+        "torch.Stream(device='cuda')",
+        "torch.cuda.FloatTensor(2)",
+        "torch.cuda.Stream()",
+        "x.type(torch.cuda.HalfTensor)",
+    ]
     code = f"""
 x = torch.ones(2)
 def made(call):
@@ -141,9 +163,16 @@ torch.set_default_tensor_type("torch.cuda.DoubleTensor"); print(torch.zeros(1).d
 torch.set_default_tensor_type("torch.FloatTensor"); print(torch.zeros(1).device, torch.zeros(1).dtype)
 """
     assert script(ON + code, warnings="ignore").out.splitlines() == [
-        "True False True True True", "hpu:0 True True", "True True", "hpu hpu:1 cpu", "True hpu:0 True", "hpu:0 hpu:0",
-        "hpu:0", "hpu:0 torch.float64", "cpu torch.float32",
-    ]  # fmt: skip
+        "True False True True True",
+        "hpu:0 True True",
+        "True True",
+        "hpu hpu:1 cpu",
+        "True hpu:0 True",
+        "hpu:0 hpu:0",
+        "hpu:0",
+        "hpu:0 torch.float64",
+        "cpu torch.float32",
+    ]
 
 
 def test_files_that_were_saved_on_cuda(script):
@@ -191,6 +220,9 @@ except ImportError as error:
     print(error)
 """
     assert script(ON + code, warnings="ignore").out.splitlines() == [
-        "True True", "AdamW True", "FusedLamb True", "SGD True",
+        "True True",
+        "AdamW True",
+        "FusedLamb True",
+        "SGD True",
         "cannot import name 'amp' from 'apex' (unknown location)",
-    ]  # fmt: skip
+    ]

@@ -132,9 +132,12 @@ def test_the_log_names_each_line_once(script, tmp_path, level):
     file = tmp_path / "logs" / "gpu_migration.log"
     text = file.read_text() if file.exists() else ""
     lines = [line.partition("logged.py:")[2] for line in text.splitlines() if "logged.py:" in line]
-    expected = ["3: torch.zeros: same torch.zeros (device)", "5: torch.cuda.synchronize: same torch.hpu.synchronize",
-                "6: torch.device: same torch.device",
-                "7: torch.cuda.cudart: refused (there is no CUDA runtime)"]  # fmt: skip
+    expected = [
+        "3: torch.zeros: same torch.zeros (device)",
+        "5: torch.cuda.synchronize: same torch.hpu.synchronize",
+        "6: torch.device: same torch.device",
+        "7: torch.cuda.cudart: refused (there is no CUDA runtime)",
+    ]
     assert len(lines) == (0 if level == "0" else 4)
     assert all(line.startswith(begin) for line, begin in zip(lines, expected, strict=False))
     assert (level == "1") == ("torch.cuda.synchronize" in result.err)

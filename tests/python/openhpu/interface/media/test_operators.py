@@ -85,12 +85,17 @@ def test_readers_order_and_what_is_left_over(folder):
 def test_a_list_of_files(folder):
     files = sorted(str(path) for path in folder.rglob("*.bmp"))[:3]
     made = batches(
-        lambda: (fn.ReadImageDatasetFromDir(
-            file_list=files, class_list=["b", "a"], file_classes=["a", "b", "a"], shuffle=False,
-            label_dtype=dtype.INT64,
-        ),),
+        lambda: (
+            fn.ReadImageDatasetFromDir(
+                file_list=files,
+                class_list=["b", "a"],
+                file_classes=["a", "b", "a"],
+                shuffle=False,
+                label_dtype=dtype.INT64,
+            ),
+        ),
         lambda read: read()[1],
-    )  # fmt: skip
+    )
     assert made[0][0].tolist() == [1, 0, 1] and made[0][0].dtype == np.int64
 
 
@@ -126,11 +131,19 @@ def test_crops_by_a_function(folder):
             return np.tile(np.array([self.left, 0, 0.25, 1], dtype=self.dtype), (self.shape[0], 1))
 
     made = batches(
-        lambda: (reader(folder), fn.ImageDecoder(), fn.MediaFunc(
-            func=Crops, shape=[4, 3], dtype=dtype.FLOAT32, seed=7, priv_params={"left": 0.5},
-        )),
+        lambda: (
+            reader(folder),
+            fn.ImageDecoder(),
+            fn.MediaFunc(
+                func=Crops,
+                shape=[4, 3],
+                dtype=dtype.FLOAT32,
+                seed=7,
+                priv_params={"left": 0.5},
+            ),
+        ),
         lambda read, decode, crops: decode(read()[0], crops()),
-    )  # fmt: skip
+    )
     assert made[0][0].shape == (3, 30, 10, 3) and (made[0][0][0, 0, :, 1] == np.arange(20, 30) * 6).all()
 
 
@@ -149,14 +162,16 @@ def test_the_pipe_of_a_resnet(folder, planar):
     shape = [1, 1, 3] if planar else [3, 1, 1]
     made = batches(
         lambda: (
-            reader(folder), fn.ImageDecoder(device="hpu", output_format=imgtype.RGB_P if planar else imgtype.RGB_I),
-            fn.MediaFunc(func=Flips, shape=[3]), fn.RandomFlip(horizontal=1, device="hpu"),
+            reader(folder),
+            fn.ImageDecoder(device="hpu", output_format=imgtype.RGB_P if planar else imgtype.RGB_I),
+            fn.MediaFunc(func=Flips, shape=[3]),
+            fn.RandomFlip(horizontal=1, device="hpu"),
             fn.MediaConst(data=mean, shape=shape, dtype=dtype.FLOAT32),
             fn.MediaConst(data=1 / std, shape=shape, dtype=dtype.FLOAT32),
             fn.CropMirrorNorm(crop_w=16, crop_h=8, crop_pos_x=0.5, crop_pos_y=1, dtype=dtype.FLOAT32),
         ),
         lambda read, decode, flips, flip, mean, std, norm: norm(flip(decode(read()[0]), flips()), mean(), std()),
-    )  # fmt: skip
+    )
     whole = decoded(folder)[0]
     whole[[0, 2]] = whole[[0, 2]][:, :, ::-1]
     expected = (whole[:, 22:, 12:28].astype(np.float32) - mean) * (1 / std)
@@ -171,7 +186,7 @@ def test_arithmetic_and_shapes(folder):
         return batches(
             lambda: (reader(folder), fn.MediaConst(data=data, shape=[3, 2]), node(), *(other() for other in more)),
             lambda read, const, node, *others: (read()[1], node(const(), *(other() for other in others))),
-        )[0][1]  # fmt: skip
+        )[0][1]
 
     def const():
         return fn.MediaConst(data=[0.5, 1.5, 2], shape=[3], dtype=dtype.FLOAT32)
@@ -208,8 +223,10 @@ def test_a_reader_of_the_scripts(folder):
     files = sorted(folder.rglob("*.bmp"))[:4]
     made = batches(
         lambda: (fn.MediaExtReaderOp(impl=Own, num_outputs=2, priv_params={"files": files}), fn.ImageDecoder()),
-        images, batch=2, epochs=2,
-    )  # fmt: skip
+        images,
+        batch=2,
+        epochs=2,
+    )
     assert [found.shape for found, _ in made] == [(2, 30, 40, 3)] * 4 and made[0][1].tolist() == [0, 1]
 
 
@@ -230,7 +247,7 @@ def test_a_reader_of_the_scripts(folder):
         (lambda f: run_one(f, node=fn.Crop(crop_pos_x=3, crop_w=1)), ValueError, "crop_pos_x is 3; expected a share"),
         (lambda f: run_one(f, node=fn.Transpose(permutation=[0, 1])), ValueError, "none of the 4 dimensions"),
     ],
-)  # fmt: skip
+)
 def test_bad_input(folder, make, error, text):
     with pytest.raises(error, match=text):
         make(folder)

@@ -9,8 +9,15 @@ from openhpu.observe.insight import advice, observed, report, summary
 def seen():
     """A run of ten steps in which nothing was wrong."""
     made = observed.empty("script.py")
-    process = {"pid": 1, "mode": "lazy", "generation": "gaudi2", "started": 0.0, "seconds": 1.0, "openhpu": "0",
-               "torch": "2"}  # fmt: skip
+    process = {
+        "pid": 1,
+        "mode": "lazy",
+        "generation": "gaudi2",
+        "started": 0.0,
+        "seconds": 1.0,
+        "openhpu": "0",
+        "torch": "2",
+    }
     made["process"] |= process
     made["steps"] = {"counted_by": "optimizer", "count": 10}
     return made
@@ -44,8 +51,10 @@ def test_a_fallback_on_complex_numbers_is_another_advice_than_a_missing_operator
         return {"op": op, "dtype": dtype, "file": "/somewhere/script.py", "line": 4, "count": 2}
 
     seen["fallbacks"] = [
-        fallback("aten::add.Tensor", "ComplexFloat"), fallback("aten::svd", "Float"), fallback("x", "")
-    ]  # fmt: skip
+        fallback("aten::add.Tensor", "ComplexFloat"),
+        fallback("aten::svd", "Float"),
+        fallback("x", ""),
+    ]
     numbers, missing = advice.advise(seen)
     assert numbers.evidence == ("script.py:4: aten::add.Tensor on ComplexFloat, 2 times",)
     assert missing.evidence == ("script.py:4: aten::svd on Float, 2 times", "script.py:4: x, 2 times")
@@ -55,9 +64,13 @@ def test_a_fallback_on_complex_numbers_is_another_advice_than_a_missing_operator
 def test_only_reads_in_at_least_every_other_step_are_too_many(seen):
     def read(line, count):
         return {
-            "op": "aten::item", "file": "/somewhere/script.py", "line": line, "count": count, "bytes": 4 * count,
+            "op": "aten::item",
+            "file": "/somewhere/script.py",
+            "line": line,
+            "count": count,
+            "bytes": 4 * count,
             "wait_ns": count * 1_000_000,
-        }  # fmt: skip
+        }
 
     seen["blocking_reads"] = [read(1, 10), read(2, 5), read(3, 4)]
     (found,) = advice.advise(seen)
@@ -72,21 +85,31 @@ def test_only_reads_in_at_least_every_other_step_are_too_many(seen):
 )
 def test_a_line_is_blamed_for_a_large_peak_if_half_of_it_is_its(seen, peak, growth, told):
     seen["memory"] |= {
-        "peak_bytes": peak, "peak_growth_bytes": growth, "peak_file": "/somewhere/script.py", "peak_line": 8,
-    }  # fmt: skip
+        "peak_bytes": peak,
+        "peak_growth_bytes": growth,
+        "peak_file": "/somewhere/script.py",
+        "peak_line": 8,
+    }
     assert [found.title for found in advice.advise(seen)] == ["One line makes most of the memory peak"] * told
 
 
 def test_each_cause_of_recompilations_is_an_advice(seen):
     def again(cause, dimension):
-        return {"cause": cause, "op": "aten::addmm", "argument": "mat1", "dimension": dimension, "before": "16",
-                "after": ["8"], "count": 1, "file": "/somewhere/script.py", "line": 5}  # fmt: skip
+        return {
+            "cause": cause,
+            "op": "aten::addmm",
+            "argument": "mat1",
+            "dimension": dimension,
+            "before": "16",
+            "after": ["8"],
+            "count": 1,
+            "file": "/somewhere/script.py",
+            "line": 5,
+        }
 
     seen["recompilations"] = [again("size", 0), again("number", None), again("made up", None)]
     titles = [found.title for found in advice.advise(seen)]
     assert titles[0] == "Keep sizes the same from step to step"
     assert titles[2] == "Recompilations: made up"
     evidence = advice.advise(seen)[0].evidence
-    assert evidence == (
-        "script.py:5: aten::addmm: size of dimension 0 of `mat1`: 16 before, then 8 (1 time)",
-    )  # fmt: skip
+    assert evidence == ("script.py:5: aten::addmm: size of dimension 0 of `mat1`: 16 before, then 8 (1 time)",)

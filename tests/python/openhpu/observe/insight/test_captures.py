@@ -40,8 +40,9 @@ def test_sentences_of_many_lengths(openhpu_run, mode):
     assert [row["inputs"]["args[0]"] for row in rows[:3]] == ["int64[2, 1]", "int64[2, 2]", "int64[2, 3]"]
     assert rows[0]["differs"] == []
     assert rows[4]["differs"] == [
-        "args[0]: int64[2, 4], now int64[2, 5]", "args[1]: float32[2, 4], now float32[2, 5]",
-    ]  # fmt: skip
+        "args[0]: int64[2, 4], now int64[2, 5]",
+        "args[1]: float32[2, 4], now float32[2, 5]",
+    ]
     # The first call of a kind is a replay, too.
     assert [row["replays"] for row in rows] == [1] * 6 + [3] + [1] * 13
     assert all(row["operators"] >= 4 and row["ms"] > 0 and row["bytes"] >= 32 for row in rows)

@@ -110,7 +110,8 @@ def test_what_a_running_script_has_done(tmp_path, begin, own):
 
 
 FORKS = {  # scripts, and the lines of the reads of each process
-    "before the device": ("""\
+    "before the device": (
+        """\
 import os, torch
 pid = os.fork()
 x = torch.ones(4).to("hpu")
@@ -120,11 +121,14 @@ if pid == 0:
     os._exit(0)
 os.waitpid(pid, 0)
 x.min().item()
-""", [[5, 6], [9]]),
-    "after it was opened": (
-        WORK + "import os\nif (pid := os.fork()) == 0:\n    os._exit(0)\nos.waitpid(pid, 0)\nx.max().item()\n", [[3, 8]]
+""",
+        [[5, 6], [9]],
     ),
-}  # fmt: skip
+    "after it was opened": (
+        WORK + "import os\nif (pid := os.fork()) == 0:\n    os._exit(0)\nos.waitpid(pid, 0)\nx.max().item()\n",
+        [[3, 8]],
+    ),
+}
 
 
 @pytest.mark.parametrize("when", FORKS)
@@ -151,8 +155,10 @@ def work(rank):
 if __name__ == "__main__":
     torch.multiprocessing.spawn(work, nprocs=2)
 """,
-        "--json", "--report", "page.html",
-    )  # fmt: skip
+        "--json",
+        "--report",
+        "page.html",
+    )
     assert run.code == 0, run.err
     ranks = [run.seen, *run.seen["other_processes"]]
     assert [(seen["process"]["rank"], seen["blocking_reads"][0]["count"]) for seen in ranks] == [(0, 1), (1, 2)]
@@ -209,8 +215,12 @@ def test_which_programs_and_scripts_are_started(openhpu_run, tmp_path, what):
     (tmp_path / "echo").mkdir()
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "__main__.py").write_text(ARGUMENTS)
-    files = {"shell": ("#!/bin/sh\necho shell $*", 0o755), "env": (ARGUMENTS, 0o644), "text": ("x", 0o644),
-             "headless": ("x", 0o755)}  # fmt: skip
+    files = {
+        "shell": ("#!/bin/sh\necho shell $*", 0o755),
+        "env": (ARGUMENTS, 0o644),
+        "text": ("x", 0o644),
+        "headless": ("x", 0o755),
+    }
     for name, (text, mode) in files.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(mode)

@@ -21,19 +21,26 @@ print(y.tolist())
 # What a run sees: the script, its environment, what the text says, and the rows' operators, lines and counts.
 LINES = {
     "indices_out_of_range": (
-        INDICES, {},
-        ("indices out of range (an accelerator reads an unspecified row here)",
-         "script.py:5: aten::index_select, 6 indices, 3 of them -1",
-         "script.py:6: aten::index_add_, 3 indices, 1 of them -1"),
+        INDICES,
+        {},
+        (
+            "indices out of range (an accelerator reads an unspecified row here)",
+            "script.py:5: aten::index_select, 6 indices, 3 of them -1",
+            "script.py:6: aten::index_add_, 3 indices, 1 of them -1",
+        ),
         {("aten::index_select", 5, 6), ("aten::index_add_", 6, 3)},
     ),
     "int64_overflows": (
-        INTEGERS, {"OPENHPU_INT64": "gaudi"},
-        ("integers of 64 bits that wrapped to 32 (OPENHPU_INT64=gaudi)", "script.py:4: aten::add, 6 elements",
-         "script.py:5: copy_, 2 elements"),
+        INTEGERS,
+        {"OPENHPU_INT64": "gaudi"},
+        (
+            "integers of 64 bits that wrapped to 32 (OPENHPU_INT64=gaudi)",
+            "script.py:4: aten::add, 6 elements",
+            "script.py:5: copy_, 2 elements",
+        ),
         {("aten::add", 4, 6), ("copy_", 5, 2)},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", LINES)

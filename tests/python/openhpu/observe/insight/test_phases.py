@@ -150,15 +150,21 @@ step(5, flag=False)
 
 def test_openhpu_run_names_the_guard_of_a_graph_of_torch_compile(openhpu_run, tmp_path):
     ran = openhpu_run(
-        COMPILED, "--json", "--report", "page.html", "--fail-on=recompilation", PT_HPU_LAZY_MODE="0",
+        COMPILED,
+        "--json",
+        "--report",
+        "page.html",
+        "--fail-on=recompilation",
+        PT_HPU_LAZY_MODE="0",
         OPENHPU_COMPILE="off",
-    )  # fmt: skip
+    )
     assert ran.code == 3, ran.err
     seen = ran.seen["phases"]
     size, flag = "tensor 'x' size mismatch at index 0. expected 8, actual 5", "flag == True"
     assert [(row["phase"], row["step"], row["line"], row["cause"]["argument"]) for row in seen["later"]] == [
-        (AFTER, 1, 11, size), ("serving", 1, 11, flag)
-    ]  # fmt: skip
+        (AFTER, 1, 11, size),
+        ("serving", 1, 11, flag),
+    ]
     assert [(one["name"], one["graphs"]) for one in seen["phases"]] == [(WARM_UP, 1), (AFTER, 1), ("serving", 1)]
     said = f"script.py:11: a new graph in step 1 after the warm-up: torch.compile: a guard failed: {size}"
     assert said in ran.err

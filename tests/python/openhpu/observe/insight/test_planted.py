@@ -104,8 +104,12 @@ for _ in range(4):
 while not graphs.unanswered():  # the thread that asks has its own time
     time.sleep(0.01)
 """,
-        "--mode", "lazy", "--json", "--report", "page.html",
-    )  # fmt: skip
+        "--mode",
+        "lazy",
+        "--json",
+        "--report",
+        "page.html",
+    )
     assert run.seen["graphs"]["compiling"] == 1
     assert run.seen["graphs"]["as_recipes"] == 0
     told = "1 graph was still being compiled when the script ended"

@@ -15,9 +15,16 @@ def seen():
     document = empty(HOSTILE)
     place = {"file": HOSTILE, "line": 3}
     document["process"] |= {
-        "pid": 1, "parent": 0, "rank": None, "mode": "lazy", "generation": "gaudi2", "started": 0.0, "seconds": 2.0,
-        "openhpu": "0.1", "torch": HOSTILE,
-    }  # fmt: skip
+        "pid": 1,
+        "parent": 0,
+        "rank": None,
+        "mode": "lazy",
+        "generation": "gaudi2",
+        "started": 0.0,
+        "seconds": 2.0,
+        "openhpu": "0.1",
+        "torch": HOSTILE,
+    }
     document["steps"] = {"count": 1234, "counted_by": "mark_step"}
     document["fallbacks"] = [{"op": HOSTILE, "dtype": "Float", "count": 12345, **place}]
     document["blocking_reads"] = [{"op": HOSTILE, "count": 2, "bytes": 8, "wait_ns": 1000, **place}]
@@ -34,14 +41,27 @@ def seen():
         "later": [{"phase": HOSTILE, "step": 2, "file": f"/x/{HOSTILE}", "line": 3, "cause": None}],
     }
     document["recompilations"] = [
-        {"cause": "size", "op": HOSTILE, "argument": HOSTILE, "dimension": 0, "before": HOSTILE, "after": [HOSTILE],
-         "count": 1, **place}
-    ]  # fmt: skip
+        {
+            "cause": "size",
+            "op": HOSTILE,
+            "argument": HOSTILE,
+            "dimension": 0,
+            "before": HOSTILE,
+            "after": [HOSTILE],
+            "count": 1,
+            **place,
+        }
+    ]
     document["memory"] |= {"peak_bytes": 100, "peak_file": HOSTILE, "peak_line": 3, "peak_growth_bytes": 60}
     document["sections"] = [
-        {"title": HOSTILE, "facts": [(HOSTILE, "1")], "notes": [HOSTILE], "lanes": [("MME", [(0.0, 4000.0)])],
-         "tables": [(HOSTILE, ("Line", "Times"), [(HOSTILE, 54321)]), ("Empty", ("Line",), [])]}
-    ]  # fmt: skip
+        {
+            "title": HOSTILE,
+            "facts": [(HOSTILE, "1")],
+            "notes": [HOSTILE],
+            "lanes": [("MME", [(0.0, 4000.0)])],
+            "tables": [(HOSTILE, ("Line", "Times"), [(HOSTILE, 54321)]), ("Empty", ("Line",), [])],
+        }
+    ]
     document["counters"] = {"ops_recorded": 1234567, "ops_waited": 0}
     return document
 

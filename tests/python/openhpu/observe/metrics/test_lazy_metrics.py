@@ -173,10 +173,11 @@ CHILDREN = """
         torch.hpu.synchronize()
 """
 ZERO = [
-    {"TotalNumber": 0, "TotalTime": 0, "AvgTime": 0}, {"TotalNumber": 0, "FallbackOps": {}},
+    {"TotalNumber": 0, "TotalTime": 0, "AvgTime": 0},
+    {"TotalNumber": 0, "FallbackOps": {}},
     {"TotalNumber": 0, "TotalSuccessful": 0, "AvgTime": 0.0, "MaxTime": 0.0},
     {"TotalHit": 0, "RecipeHit": {}, "TotalMiss": 0, "RecipeMiss": {}},
-]  # fmt: skip
+]
 
 
 def test_a_process_that_has_not_opened_a_device_has_metrics_of_zero(program):

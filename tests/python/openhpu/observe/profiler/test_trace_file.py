@@ -19,9 +19,23 @@ def recorded(base=BASE):
     return Recorded.of(
         (
             [
-                ("aten::mm", "kernel", 0, 0, 1, 0, 0, 7, t[1], t[2], t[2], t[10], "/a b/\"x\".py:3", []),
-                ("graph", "graph", 0, 0, 2, 0, 2, 7, t[3], t[4], t[20], t[30], None,
-                 [("aten::add", t[20], t[25], None), ("aten::mul", t[25], t[35], None)]),
+                ("aten::mm", "kernel", 0, 0, 1, 0, 0, 7, t[1], t[2], t[2], t[10], '/a b/"x".py:3', []),
+                (
+                    "graph",
+                    "graph",
+                    0,
+                    0,
+                    2,
+                    0,
+                    2,
+                    7,
+                    t[3],
+                    t[4],
+                    t[20],
+                    t[30],
+                    None,
+                    [("aten::add", t[20], t[25], None), ("aten::mul", t[25], t[35], None)],
+                ),
                 ("aten::copy_", "d2h", 0, 0, 3, 64, 0, 7, t[5], t[6], t[29], t[31], None, []),
             ],
             [
@@ -29,9 +43,11 @@ def recorded(base=BASE):
                 ("hpuCompile", "a", -1, t[1], t[9], None),
                 ("hpuCompile", "b", -1, t[2], t[12], None),
             ],
-            0, t[0], t[39],
+            0,
+            t[0],
+            t[39],
         )
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def test_torch_profiler_works_beside_it(script, tmp_path):
         prof.export_chrome_trace("inner.json")
         x.add_(1).cpu()
         """
-    script(code, HABANA_PROFILE="1", PT_HPU_LAZY_MODE="0")  # fmt: skip
+    script(code, HABANA_PROFILE="1", PT_HPU_LAZY_MODE="0")
     inner = traces.events_of(tmp_path / "inner.json")
     outer = written(tmp_path)
     assert [e["name"] for e in traces.named(inner, "kernel")] == ["aten::mm"]

@@ -87,13 +87,33 @@ def test_a_machine_has_the_modules_of_a_node_whoever_asks(smi, variables):
 
 # Every field that published documentation names.
 FIELDS = (
-    "timestamp", "name", "bus_id", "driver_version", "temperature.aip", "module_id", "utilization.aip", "memory.total",
-    "memory.free", "memory.used", "index", "serial", "uuid", "power.draw", "power.max",
-    "ecc.errors.uncorrected.aggregate.total", "ecc.errors.uncorrected.volatile.total",
-    "ecc.errors.corrected.aggregate.total", "ecc.errors.corrected.volatile.total", "ecc.errors.dram.aggregate.total",
-    "ecc.errors.dram.volatile.total", "ecc.errors.dram-corrected.aggregate.total", "ecc.mode.current",
-    "ecc.mode.pending", "stats.violation.power", "stats.violation.thermal",
-)  # fmt: skip
+    "timestamp",
+    "name",
+    "bus_id",
+    "driver_version",
+    "temperature.aip",
+    "module_id",
+    "utilization.aip",
+    "memory.total",
+    "memory.free",
+    "memory.used",
+    "index",
+    "serial",
+    "uuid",
+    "power.draw",
+    "power.max",
+    "ecc.errors.uncorrected.aggregate.total",
+    "ecc.errors.uncorrected.volatile.total",
+    "ecc.errors.corrected.aggregate.total",
+    "ecc.errors.corrected.volatile.total",
+    "ecc.errors.dram.aggregate.total",
+    "ecc.errors.dram.volatile.total",
+    "ecc.errors.dram-corrected.aggregate.total",
+    "ecc.mode.current",
+    "ecc.mode.pending",
+    "stats.violation.power",
+    "stats.violation.thermal",
+)
 
 
 def test_every_field_is_a_cell_without_a_comma(smi):
@@ -142,8 +162,10 @@ def test_what_cannot_be_done(smi, arguments, code, text):
 def test_a_loop_until_its_reader_goes(tmp_path, environment_of_smi):
     process = subprocess.Popen(
         [sys.executable, "-m", "openhpu.observe.smi", "-Q", "timestamp,power.draw", "-f", "csv,noheader", "-lms", "1"],
-        env=environment_of_smi, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        env=environment_of_smi,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     lines = [process.stdout.readline() for _ in range(3)]
     process.stdout.close()
     assert process.wait(30) == 0

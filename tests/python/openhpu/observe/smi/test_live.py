@@ -51,9 +51,13 @@ def worker(environment_of_smi):
 
         def start(**variables):
             process = subprocess.Popen(
-                [sys.executable, "-c", WORK], env=environment_of_smi | {"OPENHPU_MEMORY_GB": "1"} | variables,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-            )  # fmt: skip
+                [sys.executable, "-c", WORK],
+                env=environment_of_smi | {"OPENHPU_MEMORY_GB": "1"} | variables,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                bufsize=1,
+            )
             stack.enter_context(process)
             stack.callback(process.kill)
             assert process.stdout.readline() == "ready\n"
