@@ -113,7 +113,8 @@ demo: build
 	$(BIN)/python -m examples.demo
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/python -m commands.code_lines --check
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror $$(git ls-files '*.cpp' '*.h')
 
 # Random programs: 2,000 node by node, 200 compiled and 1,000 captured; every change runs 100, 10 and 100.
 fuzz: build
