@@ -11,7 +11,7 @@ from openhpu_predict import cost, fake, load, predict, record
 from openhpu_predict.cost import Parameters
 from openhpu_predict.operators import Kind
 
-IDEAL = Parameters(1.0, 1.0, 0.0)
+IDEAL = Parameters(1.0, 1.0, 1.0, 0.0, 0.0)
 GAUDI2, GAUDI3 = load("gaudi2"), load("gaudi3")
 
 
@@ -33,7 +33,9 @@ def kernels(recording, device=GAUDI2, eager=False):
         ((1, 8192, 8192, 8192), GAUDI3, 1.0),
         ((1, 256, 256, 64), GAUDI2, 1.0 / 2),  # one of two arrays
         ((1, 1, 4096, 4096), GAUDI2, 1 / 128),  # a row of a tile of 128 x 512
-        ((32, 1, 128, 128), GAUDI2, 1 / 512),  # and a part of its columns
+        ((32, 1, 128, 128), GAUDI2, 1 / 128),  # four of a batch share an array of 512 x 128
+        ((1, 1, 128, 128), GAUDI2, 1 / 1024),  # one alone has an array of 128 x 256, and the other array nothing
+        ((64, 4, 256, 128), GAUDI2, 1 / 16),  # grouped heads: four products of 4 rows in an array
         ((1, 257, 1024, 1), GAUDI2, 257 / 384),
         ((1, 128, 512, 7), GAUDI3, 1 / 8),
     ],
@@ -100,9 +102,40 @@ def test_times_of_single_kernels():
     (product,) = kernels(record(lambda: a @ b, steps=1))
     assert product.bound == "MME" and product.seconds == pytest.approx(2 * 4096**3 / 418.7e12)
     (thin,) = kernels(record(lambda: a[:1] @ b, steps=1))
-    assert thin.bound == "HBM" and thin.seconds == pytest.approx(2 * (4096**2 + 2 * 4096) / 2.46e12)
+    assert thin.bound == "HBM" and thin.seconds == pytest.approx(2 * (4096**2 + 2 * 4096) / GAUDI2.hbm_measured)
     (added,) = kernels(record(lambda: a + b, steps=1))
     assert added.engine == "TPC" and added.bytes == 3 * 2 * 4096**2
+
+
+def test_efficiencies_count_for_their_engine():
+    a, b = made(4096, 4096), made(4096, 4096)
+    half = Parameters(0.5, 0.5, 0.5, 1e-6, 0.0)
+    for step, bound in ((lambda: a @ b, "MME"), (lambda: a.exp(), "TPC"), (lambda: a + b, "HBM")):
+        recording = record(step, steps=1)
+        (kernel,) = kernels(recording)
+        ideal = kernel.seconds
+        cost.time(kernel, half)
+        assert kernel.bound == bound
+        assert kernel.seconds == pytest.approx(2 * ideal + 1e-6)
+
+
+def test_a_product_that_is_too_thin_for_the_mme_runs_on_the_tpc():
+    a, b = made(32, 1, 64), made(32, 64, 8)
+    (kernel,) = kernels(record(lambda: a @ b, steps=1))
+    on_mme, on_tpc = kernel.products[0]
+    assert on_tpc < on_mme
+    cost.time(kernel, Parameters(1.0, 1e9, 1.0, 0.0, 0.0))  # the memory takes no time
+    assert kernel.bound == "TPC" and kernel.seconds == pytest.approx(on_tpc)
+
+
+def test_attention_has_more_steps_in_its_backward_pass():
+    q = made(1, 2, 64, 32, requires_grad=True)
+    recording = record(lambda: functional.scaled_dot_product_attention(q, q, q).sum().backward(), steps=1)
+    found = kernels(recording)
+    of = {node.backward: kernel for kernel in found for node in [recording.nodes[kernel.nodes[0]]] if node.products}
+    scores, rate = 2 * 64 * 64, GAUDI2.tpc_bf16_peak / 2
+    assert of[False].work["TPC"] == pytest.approx(16 * scores / rate)
+    assert of[True].work["TPC"] == pytest.approx(20 * scores / rate)
 
 
 def test_fp8_doubles_the_rate_of_a_gaudi_2_alone():
@@ -137,8 +170,8 @@ def test_gathers_of_short_rows_cost_more():
     wide, narrow = made(1000, 128), made(1000, 64)
     (long,), (short,) = (kernels(record(lambda t=t: functional.embedding(rows, t), steps=1)) for t in (wide, narrow))
     assert long.bytes - rows.nbytes == 2 * (short.bytes - rows.nbytes)
-    assert short.work["HBM"] == pytest.approx(2.4 * short.bytes / 2.46e12)
-    assert long.work["HBM"] == pytest.approx(long.bytes / 2.46e12)
+    assert short.work["HBM"] == pytest.approx(2.4 * short.bytes / GAUDI2.hbm_measured)
+    assert long.work["HBM"] == pytest.approx(long.bytes / GAUDI2.hbm_measured)
 
 
 def test_engines_overlap_and_wait_for_their_inputs():

@@ -27,8 +27,11 @@ class Parameters:
     """What was fitted to published results. `data/parameters.toml` has the values."""
 
     matmul_efficiency: float  # the share of the rate of the largest measured matmul
-    hbm_efficiency: float  # the share of the memory's bandwidth
+    # By the rate at which a published decode moved its weights. Above 1: that decode had other kernels, too.
+    hbm_efficiency: float
+    tpc_efficiency: float  # the share of the TPC's peak
     kernel_seconds: float  # the static cost of a kernel
+    first_token_seconds: float  # the host's share of a first token; no step of a script has it
 
     @staticmethod
     def fitted() -> "Parameters":
@@ -47,7 +50,8 @@ class Kernel:
     reads: dict[int, int] = dataclasses.field(default_factory=dict)  # bytes by storage
     writes: dict[int, int] = dataclasses.field(default_factory=dict)
     within: set[int] = dataclasses.field(default_factory=set)  # storages that it writes, and reads again
-    work: dict[str, float] = dataclasses.field(default_factory=dict)  # seconds by MME, TPC, HBM, network and host
+    work: dict[str, float] = dataclasses.field(default_factory=dict)  # seconds by TPC, HBM, network and host
+    products: list[tuple[float, float]] = dataclasses.field(default_factory=list)  # seconds on the MME, on the TPC
     begin: float = 0.0  # seconds from the begin of the step
     seconds: float = 0.0
     bound: str = ""  # MME, TPC, HBM, network or host
@@ -127,25 +131,32 @@ def _chain(node: Node, after: set[int], kernels: list[Kernel], nodes: Sequence[N
     return max(after) if small and large % small == 0 else None
 
 
+# How many products of a batch an array computes at once, each with a part of its height.
+_TOGETHER = (1, 2, 4)
+
+
 def mme_use(product: operators.Product, device: Device) -> float:
     """The share of the MME that a product of this size can use, 0 to 1.
 
     Each of the MME's arrays computes one tile of results. Tiles have the array's size, or twice its width and half its
-    height, or the reverse. The last tiles of a row, of a column and of a round are not full.
+    height, or the reverse. Two or four products of a batch share an array, each with a part of its height. The last
+    tiles of a row, of a column and of a round are not full.
     """
     batch, rows, columns, _ = product
     best = 0.0
     for factor in (0.5, 1.0, 2.0):
         height, width = device.mme_rows * factor, device.mme_columns / factor
-        tiles = batch * math.ceil(rows / height) * math.ceil(columns / width)
-        rounds = math.ceil(tiles / device.mme_count)
-        best = max(best, batch * rows * columns / (rounds * device.mme_count * height * width))
+        for together in _TOGETHER:
+            tiles = math.ceil(batch / together) * math.ceil(rows * together / height) * math.ceil(columns / width)
+            rounds = math.ceil(tiles / device.mme_count)
+            best = max(best, batch * rows * columns / (rounds * device.mme_count * height * width))
     return best
 
 
 def work(kernel: Kernel, nodes: Sequence[Node], device: Device) -> None:
     """Set the kernel's seconds on each engine and on memory, were nothing lost but what the sizes cost."""
-    mme = tpc = net = host = kernel.mme_seconds = 0.0
+    tpc = net = host = kernel.mme_seconds = 0.0
+    kernel.products = []
     vector = device.tpc_bf16_peak
     penalty = 1.0
     for at in kernel.nodes:
@@ -153,13 +164,13 @@ def work(kernel: Kernel, nodes: Sequence[Node], device: Device) -> None:
         for product in node.products:
             flops = 2.0 * math.prod(product)
             peak, measured = _rates(node.dtype, device)
-            rate = max(measured * mme_use(product, device), vector if node.dtype.itemsize < 4 else vector / 2)
-            mme += flops / rate  # a thin product is faster on the TPC
+            on_mme = flops / (measured * mme_use(product, device))
+            kernel.products.append((on_mme, flops / (vector if node.dtype.itemsize < 4 else vector / 2)))
             kernel.mme_seconds += flops / peak
         rate = device.tpc_bf16_peak / max(node.dtype.itemsize, 2)  # steps/s; the peak counts a multiply-add twice
         if node.kind is Kind.ATTENTION:
-            scores = sum(batch * rows * columns for batch, rows, columns, _ in node.products[::2])
-            tpc += scores * operators.ATTENTION_STEPS / rate
+            scores = math.prod(node.products[0][:3])
+            tpc += scores * operators.attention_steps(node.op) / rate
         elif node.kind not in (Kind.PRODUCT, Kind.COPY, Kind.HOST_COPY, Kind.COLLECTIVE):
             tpc += node.elements * operators.steps(node.op) / rate
         if node.kind is Kind.GATHER and 0 < node.access < device.small_access_bytes:
@@ -169,16 +180,18 @@ def work(kernel: Kernel, nodes: Sequence[Node], device: Device) -> None:
             net += network.seconds(node.op, size, node.ranks, device)
         if node.kind is Kind.HOST_COPY:
             host += max([*node.reads.values(), *node.writes.values()], default=0) / device.host_bandwidth
-    memory = 0.0 if host else kernel.bytes * penalty / device.hbm_bandwidth
-    kernel.work = {"MME": mme, "TPC": tpc, "HBM": memory, "network": net, "host": host}
+    memory = 0.0 if host else kernel.bytes * penalty / device.hbm_measured
+    kernel.work = {"TPC": tpc, "HBM": memory, "network": net, "host": host}
 
 
 def time(kernel: Kernel, parameters: Parameters) -> None:
-    """Set the kernel's time and what bounds it."""
-    times = kernel.work | {
-        "MME": kernel.work["MME"] / parameters.matmul_efficiency,
-        "HBM": kernel.work["HBM"] / parameters.hbm_efficiency,
-    }
+    """Set the kernel's time and what bounds it. A product runs on the TPC where that is faster."""
+    times = {"MME": 0.0, **kernel.work}
+    times["HBM"] /= parameters.hbm_efficiency
+    times["TPC"] /= parameters.tpc_efficiency
+    for on_mme, on_tpc in kernel.products:
+        mme, tpc = on_mme / parameters.matmul_efficiency, on_tpc / parameters.tpc_efficiency
+        times["MME" if mme <= tpc else "TPC"] += min(mme, tpc)
     kernel.bound = max(times, key=times.__getitem__)
     kernel.seconds = times[kernel.bound] + parameters.kernel_seconds
 
@@ -224,7 +237,7 @@ def schedule(
     if eager:
         busy["host"] = max(busy["host"], host)
     span = max([0.0, *done])
-    seconds = max(span, moved / (device.hbm_bandwidth * parameters.hbm_efficiency))
+    seconds = max(span, moved / (device.hbm_measured * parameters.hbm_efficiency))
     mme = sum(kernel.mme_seconds for kernel in kernels)
     bound = max(busy, key=lambda name: busy[name]) if busy else "nothing"
     return Timeline(

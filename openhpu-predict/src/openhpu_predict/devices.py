@@ -14,8 +14,8 @@ DATA = Path(__file__).parent / "data"
 class Device:
     """The figures of a device in SI units: seconds, bytes, bytes/s, FLOP/s.
 
-    `*_measured` is the rate of the largest measured matmul, `*_peak` the rate that the vendor names. The network's
-    figures are those of one direction.
+    `mme_*_measured` is the rate of the largest measured matmul, `*_peak` the rate that the vendor names. `hbm_measured`
+    is the rate at which a published decode moved its weights. The network's figures are those of one direction.
     """
 
     name: str
@@ -30,6 +30,7 @@ class Device:
     tpc_bf16_peak: float
     hbm_bytes: float
     hbm_bandwidth: float
+    hbm_measured: float
     small_access_bytes: float
     small_access_penalty: float
     host_bandwidth: float

@@ -48,6 +48,10 @@ def _product(a: torch.Tensor, a_turned: bool, b: torch.Tensor, b_turned: bool) -
     return torch.ops.hpu.fp8_gemm_v2(a, a_turned, b, b_turned, None, BF16)
 
 
+def _bf16_product(a: torch.Tensor, a_turned: bool, b: torch.Tensor, b_turned: bool) -> torch.Tensor:
+    return torch.matmul(a.mT if a_turned else a, b.mT if b_turned else b)
+
+
 class _Fp8Product(torch.autograd.Function):
     """x @ weight.T in fp8, and both products of the backward pass in fp8."""
 
@@ -107,7 +111,7 @@ class Block(nn.Module):
         super().__init__()
         head = config.width // config.heads
         self.heads, self.key_heads, self.tensor = config.heads // tensor, config.key_heads // tensor, tensor
-        self.head = head
+        self.head, self.fp8 = head, precision == "fp8"
         part = {"precision": precision, "train": train}
         self.before = nn.RMSNorm(config.width, dtype=BF16)
         self.after = nn.RMSNorm(config.width, dtype=BF16)
@@ -133,17 +137,21 @@ class Block(nn.Module):
         query, key, value = _rotate(parts[0], turn), _rotate(parts[1], turn), parts[2]
         if cache is not None:
             keys, values = cache
-            keys.index_copy_(2, at, _to_fp8(key))  # type: ignore[arg-type]
-            values.index_copy_(2, at, _to_fp8(value))  # type: ignore[arg-type]
+            keys.index_copy_(2, at, self._narrow(key))  # type: ignore[arg-type]
+            values.index_copy_(2, at, self._narrow(value))  # type: ignore[arg-type]
         if cache is None or length > 1:
             found = functional.scaled_dot_product_attention(
                 query, key, value, is_causal=True, enable_gqa=self.heads != self.key_heads
             )
         else:
-            grouped = _to_fp8(query.reshape(batch, self.key_heads, -1, self.head))
-            weights = functional.softmax(_product(grouped, False, cache[0], True), -1)
-            found = _product(_to_fp8(weights), False, cache[1], False)
+            grouped = self._narrow(query.reshape(batch, self.key_heads, -1, self.head))
+            product = _product if self.fp8 else _bf16_product
+            weights = functional.softmax(product(grouped, False, cache[0], True), -1)
+            found = product(self._narrow(weights), False, cache[1], False)
         return found.reshape(batch, self.heads, length, self.head).transpose(1, 2).reshape(batch, length, -1)
+
+    def _narrow(self, x: torch.Tensor) -> torch.Tensor:
+        return _to_fp8(x) if self.fp8 else x
 
 
 def _rotate(x: torch.Tensor, turn: Cache) -> torch.Tensor:
@@ -152,10 +160,19 @@ def _rotate(x: torch.Tensor, turn: Cache) -> torch.Tensor:
 
 
 class Llama(nn.Module):
-    """Training: the loss of `words`. Inference: the logits of the last position; `cache` is written."""
+    """Training: the loss of `words`. Inference: the logits of the last position, or of all; `cache` is written."""
 
-    def __init__(self, config: Config, precision: str, train: bool, tensor: int = 1, again: bool = False) -> None:
+    def __init__(
+        self,
+        config: Config,
+        precision: str,
+        train: bool,
+        tensor: int = 1,
+        again: bool = False,
+        all_logits: bool = False,
+    ) -> None:
         super().__init__()
+        self.all_logits = all_logits
         self.train_it, self.again, self.head = train, again, config.width // config.heads
         self.many = tensor > 1
         self.words = nn.Embedding(config.words, config.width, dtype=BF16)
@@ -173,7 +190,7 @@ class Llama(nn.Module):
             cache = caches[number] if caches else None
             x = checkpoint(layer, x, turn, None, None, use_reentrant=False) if self.again else layer(x, turn, cache, at)
         if not self.train_it:
-            return self.logits(self.norm(x[:, -1:]))
+            return self.logits(self.norm(x if self.all_logits else x[:, -1:]))
         logits = self.logits(_over(self.norm(x), self.many))
         return functional.cross_entropy(logits.flatten(0, 1).float(), words.flatten())
 

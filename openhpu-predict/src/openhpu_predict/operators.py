@@ -42,6 +42,8 @@ _NAMES = tomllib.loads((DATA / "operators.toml").read_text())
 NOTHING = frozenset(_NAMES.pop("nothing"))
 _KINDS = {name: Kind(kind) for kind, names in _NAMES.items() for name in names}
 _COLLECTIVES = {"c10d", "_c10d_functional", "c10d_functional", "hccl", "_c10d_functional_autograd"}
+# Namespaces of PyTorch and of Gaudi. An operator of another one is a user's.
+_KNOWN = _COLLECTIVES | {"aten", "prims", "prim", "hpu", "fsdp", "profiler", "quantized", "_quantized", "inductor"}
 # Steps of a TPC for an element. A step of any other operator is one.
 _STEPS = {
     name: 8
@@ -64,7 +66,16 @@ _STEPS = {
         "reciprocal",
     )
 }
-ATTENTION_STEPS = 12  # of a score: scale, mask, maximum, difference, exponential, sum, quotient
+# Of a score. Forward: scale, mask, maximum, difference, exponential (8), sum, quotient, and a cast from and to the type of
+# the products. Backward: scale, mask, difference and exponential once more; difference, product and scale of the gradient;
+# a cast from and to the type of the products for the scores, their gradient, the weights and theirs.
+_ATTENTION_STEPS, _ATTENTION_BACKWARD_STEPS = 16, 20
+
+
+def name_of(func: torch._ops.OpOverload) -> str:
+    """An operator's name without its overload; a user's operator has its namespace, too."""
+    plain = func.overloadpacket.__name__
+    return plain if func.namespace in _KNOWN else f"{func.namespace}::{plain}"
 
 
 def kind(func: torch._ops.OpOverload, tensors: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> Kind:
@@ -132,7 +143,7 @@ def attention(func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str
     """
     name = func.overloadpacket.__name__
     tensors = [one for one in args if isinstance(one, torch.Tensor) and one.dim() == 4]
-    backward = "backward" in name or "bwd" in name
+    backward = _is_backward(name)
     query, key = tensors[1 if backward else 0], tensors[2 if backward else 1]
     names = [argument.name for argument in func._schema.arguments]
     at = names.index("is_causal") if "is_causal" in names else len(args)
@@ -143,6 +154,15 @@ def attention(func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str
     batch, rows = batch // groups, rows * groups
     pair: list[Product] = [(batch, rows, max(columns, 1), width), (batch, rows, width, max(columns, 1))]
     return [pair[0], *pair, *pair] if backward else pair
+
+
+def attention_steps(name: str) -> int:
+    """The TPC's steps for a score of an attention."""
+    return _ATTENTION_BACKWARD_STEPS if _is_backward(name) else _ATTENTION_STEPS
+
+
+def _is_backward(name: str) -> bool:
+    return "backward" in name or "bwd" in name
 
 
 def steps(name: str) -> int:

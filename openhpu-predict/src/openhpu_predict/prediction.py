@@ -50,6 +50,7 @@ class Prediction:
     advice: list[str] = dataclasses.field(default_factory=list)
     plans: list[str] = dataclasses.field(default_factory=list)  # memory by ZeRO stage and tensor parallel degree
     warmup: Warmup | None = None  # None in eager mode
+    warnings: list[str] = dataclasses.field(default_factory=list)  # what a reader has to know before the numbers
 
     @property
     def title(self) -> str:
@@ -60,7 +61,8 @@ class Prediction:
         timeline, device = self.timeline, self.device
         rows = [
             f"{device.name}, predicted, {self.mode}: {time_text(self.seconds)} for a step, bound by {timeline.bound}",
-            f"the error of this model on published rows: {model_error()}",
+            f"the error of this model on published rows: {model_error(self.nodes, device)}",
+            *self.warnings,
         ]
         for what, number in (("samples", self.samples), ("tokens", self.tokens)):
             if number is not None and self.seconds:
@@ -152,16 +154,44 @@ def price(
         advice=helps,
         plans=plans,
         warmup=None if eager else warmup(recording, device),
+        warnings=list(recording.warnings),
     )
 
 
-def model_error() -> str:
-    """The error on published rows that were not used for the fit, as `openhpu_predict.published` found it."""
+# The kinds of steps for which the error on published rows is known. "Grouped heads": several heads of queries share one of
+# keys, so that the products of a decode have a few rows, at most this many.
+TRAINING, PREFILL, DECODE, GROUPED = "training", "prefill", "decode", "decode with grouped heads"
+_GROUP = 16
+
+
+def kind_of(nodes: list[Node]) -> str | None:
+    """The kind of a step, by which its error is quoted. None: no kind of which rows are published."""
+    if any(node.backward for node in nodes):
+        return TRAINING
+    rows = [product[1] for node in nodes for product in node.products if product[0] > 1]
+    if not rows:
+        return None
+    if max(rows) > _GROUP:
+        return PREFILL
+    return GROUPED if max(rows) > 1 else DECODE
+
+
+def model_error(nodes: list[Node], device: Device) -> str:
+    """The error on published rows of the step's kind, as `openhpu_predict.published` found it.
+
+    Rows of the same device count if there are any, else those of all devices; a step of no known kind has the error of
+    all rows. Rows that were not used for the fit count if there are any.
+    """
     path = DATA / "errors.toml"
     if not path.exists():
         return "not known"
-    found = tomllib.loads(path.read_text())
-    return f"median {found['median']:.0%}, worst {found['worst']:.0%}, of {found['rows']} rows that were not fitted"
+    found = tomllib.loads(path.read_text())["kind"]
+    kind = kind_of(nodes)
+    wanted = ((kind, device.name), (kind, ""), ("all", ""))
+    one = next(row for name, of in wanted for row in found if (row["name"], row["device"]) == (name, of))
+    of = f" ({one['name']}{' on ' + one['device'] if one['device'] else ''})" if one["name"] != "all" else ""
+    fitted = "that were fitted" if one["fitted"] else "that were not fitted"
+    return f"median {one['median']:.0%}, worst {one['worst']:.0%}, of {one['rows']} rows{of} {fitted}"
 
 
 def _shares(

@@ -7,12 +7,15 @@ predicted with the parameters in force, and the table is printed; `--page` puts 
 
 import argparse
 import dataclasses
+import json
 import math
 import statistics
 import sys
 import time
 import tomllib
+from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,6 +24,7 @@ from openhpu_predict.cost import Parameters
 from openhpu_predict.devices import DATA, Device
 from openhpu_predict.errors import PredictError
 from openhpu_predict.models import CONFIGS, FP8, Classic, Llama
+from openhpu_predict.prediction import DECODE, GROUPED, PREFILL, TRAINING
 from openhpu_predict.recording import Node, Recording
 
 _BUCKET = 128  # tokens; see data/rows.toml
@@ -39,7 +43,7 @@ class Row:
 
     model: str
     device: str
-    kind: str  # prefill, generate or train
+    kind: str  # prefill, generate, first (token), later (token) or train
     batch: int
     input: int
     published: float
@@ -52,6 +56,8 @@ class Row:
     pipeline: int = 1
     accumulate: int = 1
     again: bool = False
+    precision: str = "fp8"  # of the weights and caches, or bf16
+    all_logits: bool = False  # whether a prefill computes the logits of all positions
 
     def __post_init__(self) -> None:
         config, tensor, stages = CONFIGS[self.model], ("tensor parallel", self.tensor), ("pipeline", self.pipeline)
@@ -69,7 +75,8 @@ class Row:
         """Model, device and sizes."""
         lengths = f"{self.input}/{self.output}" if self.output else str(self.input)
         cards = f"{self.cards} x " if self.cards > 1 else ""
-        return f"{self.kind} {self.model}, {cards}{self.device}, {lengths}, batch {self.batch}"
+        precision = f", {self.precision}" if self.kind in ("first", "later") else ""
+        return f"{self.kind} {self.model}, {cards}{self.device}{precision}, {lengths}, batch {self.batch}"
 
 
 def rows() -> list[Row]:
@@ -84,7 +91,7 @@ class Traced:
         self.row = row
         self.recordings: dict[str, Recording] = {}
         self._parameters = 0
-        getattr(self, f"_{row.kind}")()
+        {"prefill": self._prefill, "train": self._train}.get(row.kind, self._generate)()
         self._fused = {name: _fused(one) for name, one in self.recordings.items()}
 
     def result(self, device: Device, parameters: Parameters) -> float:
@@ -94,10 +101,13 @@ class Traced:
             name: cost.schedule(nodes, kernels, device, parameters).seconds
             for name, (nodes, kernels) in self._fused.items()
         }
-        if row.kind == "prefill":
-            return seconds["prefill"] * 1e3
+        if row.kind == "later":
+            return seconds["token"] * 1e3
+        first = seconds.get("prefill", 0.0) + parameters.first_token_seconds
+        if row.kind in ("prefill", "first"):
+            return first * 1e3
         if row.kind == "generate":
-            return row.batch * row.output / (seconds["prefill"] + row.output * seconds["token"])
+            return row.batch * row.output / (first + row.output * seconds["token"])
         replicas = row.cards // (row.tensor * row.pipeline)
         backward = seconds["step"] * 2 / 3
         same = range(0, row.tensor * replicas, row.tensor)  # cards with the same part of the model
@@ -108,7 +118,7 @@ class Traced:
             sent = network.seconds("send", row.batch * row.input * CONFIGS[row.model].width * 2, beyond, device)
             step += (row.pipeline - 1) * (seconds["step"] + 2 * sent)
         if row.accumulate > 1:  # the others have the optimizer in the recording
-            bandwidth = device.hbm_bandwidth * parameters.hbm_efficiency
+            bandwidth = device.hbm_measured * parameters.hbm_efficiency
             step += self._parameters * _OPTIMIZER_BYTES / replicas / bandwidth
         return row.batch * row.accumulate * replicas * (row.input if row.unit == "tokens/s" else 1) / step
 
@@ -116,7 +126,8 @@ class Traced:
         with fake():
             config = CONFIGS[self.row.model]
             stage = dataclasses.replace(config, layers=config.layers // self.row.pipeline)
-            model = Llama(stage, "fp8", train, self.row.tensor, self.row.again)
+            row = self.row
+            model = Llama(stage, row.precision, train, row.tensor, row.again, row.all_logits)
         self._parameters = sum(one.numel() for one in model.parameters())
         return model
 
@@ -135,10 +146,13 @@ class Traced:
         row, config, model = self.row, CONFIGS[self.row.model], self._model(False)
         length = math.ceil((row.input + row.output / 2) / _BUCKET) * _BUCKET
         heads = config.key_heads // row.tensor
+        dtype = FP8 if row.precision == "fp8" else torch.bfloat16
         for name, new, kept in (("prefill", row.input, row.input), ("token", 1, length)):
             with fake():
                 size = (row.batch, heads, kept, config.width // config.heads)
-                caches = [(torch.empty(size, dtype=FP8), torch.empty(size, dtype=FP8)) for _ in range(config.layers)]
+                caches = [
+                    (torch.empty(size, dtype=dtype), torch.empty(size, dtype=dtype)) for _ in range(config.layers)
+                ]
                 at = torch.zeros(new, dtype=torch.int64)
             self.recordings[name] = record(model, self._words(new), caches, at, steps=1, ranks=row.tensor)
 
@@ -171,8 +185,15 @@ def _fused(recording: Recording) -> tuple[list[Node], list[cost.Kernel]]:
 
 def fit(traced: list[Traced]) -> Parameters:
     """The parameters with the least sum of squared relative errors (logarithms), by rounds of a search along each."""
-    values = {"matmul_efficiency": 0.9, "hbm_efficiency": 0.8, "kernel_seconds": 2e-6}
-    most = {"matmul_efficiency": 1.0, "hbm_efficiency": 1.0, "kernel_seconds": 1e-4}
+    # Where the search begins, and the largest value.
+    limits = {
+        "matmul_efficiency": (0.93, 1.0),
+        "hbm_efficiency": (1.1, 1.25),  # at most 96 % of Gaudi 2's bandwidth
+        "tpc_efficiency": (0.43, 1.0),
+        "kernel_seconds": (1.4e-6, 1e-4),
+        "first_token_seconds": (3.3e-3, 1e-1),
+    }
+    values = {key: start for key, (start, _) in limits.items()}
     devices = {one.row.device: load(one.row.device) for one in traced}
 
     def loss(tried: dict[str, float]) -> float:
@@ -184,38 +205,82 @@ def fit(traced: list[Traced]) -> Parameters:
         improved = False
         for key in values:
             for factor in (1 - width, 1 + width):
-                tried = {**values, key: min(values[key] * factor, most[key])}
+                tried = {**values, key: min(values[key] * factor, limits[key][1])}
                 if (found := loss(tried)) < best - 1e-9:
                     best, values, improved = found, tried, True
         width = width if improved else width / 2
     return Parameters(**{key: float(f"{value:.3g}") for key, value in values.items()})
 
 
-def table(found: list[tuple[Row, float]]) -> str:
-    """Predicted, published and error of each row, as Markdown, and the errors of the rows that were not fitted."""
-    lines = ["| row | published | predicted | error |", "|---|---:|---:|---:|"]
+def table(found: list[tuple[Row, float]], before: dict[str, float] | None = None) -> str:
+    """Predicted, published and error of each row, as Markdown, and the errors by kind.
+
+    `before`: results of earlier parameters by the row's name, for a column with their error.
+    """
+    head = "| row | published | predicted | error |"
+    lines = [head + " error before |" * bool(before), "|---|---:|---:|---:|" + "---:|" * bool(before)]
     for row, result in found:
         mark = " (fitted)" if row.fitted else ""
         error = result / row.published - 1
         shown = float(f"{result:.4g}")
-        lines.append(f"| {row.name}{mark} | {row.published:,g} {row.unit} | {shown:,g} | {error:+.0%} |")
-    if errors := _errors(found):
-        lines += [
-            "",
-            f"Rows that were not fitted: {len(errors)}. Median error {statistics.median(errors):.0%}, worst "
-            f"{max(errors):.0%}.",
-        ]
+        line = f"| {row.name}{mark} | {row.published:,g} {row.unit} | {shown:,g} | {error:+.0%} |"
+        if before is not None:
+            line += f" {before[row.name] / row.published - 1:+.0%} |" if row.name in before else " |"
+        lines.append(line)
+    lines += ["", "| kind | rows | median error | worst |", "|---|---:|---:|---:|"]
+    for one in errors(found):
+        place = f", {one['device']}" if one["device"] else ""
+        mark = " (fitted)" if one["fitted"] else ""
+        lines.append(f"| {one['name']}{place}{mark} | {one['rows']} | {one['median']:.0%} | {one['worst']:.0%} |")
     return "\n".join(lines)
 
 
-def _errors(found: list[tuple[Row, float]]) -> list[float]:
-    return [abs(result / row.published - 1) for row, result in found if not row.fitted]
+def kind_of_row(row: Row) -> str:
+    """The kind of a row's steps, as `prediction.kind_of` names it."""
+    if row.kind == "train":
+        return TRAINING
+    if row.kind in ("prefill", "first"):
+        return PREFILL
+    config = CONFIGS[row.model]
+    return GROUPED if config.key_heads < config.heads else DECODE
+
+
+def errors(found: list[tuple[Row, float]]) -> list[dict[str, Any]]:
+    """The median and worst error of all rows, of each kind, and of each kind on each device.
+
+    Rows that were fitted count only where a kind has no others.
+    """
+    kinds: dict[tuple[str, str], list[tuple[Row, float]]] = defaultdict(list)
+    for row, result in found:
+        error = abs(result / row.published - 1)
+        kind = kind_of_row(row)
+        for key in (("all", ""), (kind, ""), (kind, row.device)):
+            kinds[key].append((row, error))
+    rows = []
+    for (kind, device), those in sorted(kinds.items()):
+        fresh = [error for row, error in those if not row.fitted]
+        counted = fresh or [error for _, error in those]
+        rows.append(
+            {
+                "name": kind,
+                "device": device,
+                "median": round(statistics.median(counted), 3),
+                "worst": round(max(counted), 3),
+                "rows": len(counted),
+                "fitted": not fresh,
+            }
+        )
+    return rows
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m openhpu_predict.published", description="Predicts published rows.")
     parser.add_argument("--fit", action="store_true", help="fit the parameters to the rows marked as fitted, alone")
     parser.add_argument("--page", metavar="FILE", type=Path, help="write the table into this document")
+    parser.add_argument(
+        "--before", metavar="FILE", type=Path, help="results by row (JSON), for a column of their errors"
+    )
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the results by row there")
     options = parser.parse_args(arguments)
     began = time.monotonic()
     if options.fit:
@@ -232,15 +297,19 @@ def main(arguments: list[str]) -> int:
     for row in rows():
         found.append((row, Traced(row).result(load(row.device), parameters)))
         print(f"{time.monotonic() - began:6.1f} s  {row.name}", file=sys.stderr)
-    print(table(found))
+    before = json.loads(options.before.read_text()) if options.before else None
+    print(table(found, before))
+    if options.json:
+        options.json.write_text(json.dumps({row.name: result for row, result in found}, indent=1) + "\n")
     if options.page:
-        errors = _errors(found)
-        (DATA / "errors.toml").write_text(
-            "# Written by `python -m openhpu_predict.published --page`.\n"
-            f"median = {statistics.median(errors):.3f}\nworst = {max(errors):.3f}\nrows = {len(errors)}\n"
-        )
-        before, _, rest = options.page.read_text().partition(_BEGIN)
-        options.page.write_text(f"{before}{_BEGIN}\n\n{table(found)}\n\n{_END}{rest.partition(_END)[2]}")
+        text = "# Written by `python -m openhpu_predict.published --page`.\n"
+        for one in errors(found):
+            values = [f"{key} = {json.dumps(value)}\n" for key, value in one.items()]
+            text += "\n[[kind]]\n" + "".join(values)
+        (DATA / "errors.toml").write_text(text)
+        page = options.page.read_text()
+        head, _, rest = page.partition(_BEGIN)
+        options.page.write_text(f"{head}{_BEGIN}\n\n{table(found, before)}\n\n{_END}{rest.partition(_END)[2]}")
     return 0
 
 

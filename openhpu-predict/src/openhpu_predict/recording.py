@@ -87,6 +87,7 @@ class Recording:
     graphs: bool = False  # HPU graphs or modules of torch.compile ran
     real: bool = False  # a real call, since fake tensors have no values
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)  # what a reader has to know before the numbers
 
     def last_step(self) -> tuple[int, int]:
         """The first node of the last complete step, and the one after its last."""
@@ -220,7 +221,7 @@ class Recorder(TorchDispatchMode):
         if not before and not written:
             return
         site, layer = self._place()
-        name = func.overloadpacket.__name__
+        name = operators.name_of(func)
         mutable = func._schema.is_mutable
         fresh = [one for one in written if self._id(one, born=True) not in before]
         kind = operators.kind(func, operands, outs)

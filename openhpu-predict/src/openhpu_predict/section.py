@@ -102,7 +102,8 @@ def _document(found: Prediction) -> dict[str, Any]:
         "title": found.title,
         "facts": facts,
         "notes": [
-            f"Mode: {found.mode}. The error on published rows: {model_error()}.",
+            f"Mode: {found.mode}. The error on published rows: {model_error(found.nodes, found.device)}.",
+            *found.warnings,
             *memory.text(found.device.hbm_bytes)[1:],
             *found.closing(),
         ],

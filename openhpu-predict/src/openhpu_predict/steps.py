@@ -61,6 +61,10 @@ def counted(
         for one in subscriptions:
             events.unsubscribe(one)
     if not recording.steps:
-        recording.notes.append("no step was seen (an optimizer's step, or mark_step): the whole script counts as one")
+        recording.warnings.append(
+            "no step was seen (an optimizer's step, or mark_step): the whole script counts as one"
+        )
     elif len(recording.steps) < steps:
-        recording.notes.append(f"the script ended after {len(recording.steps)} steps")
+        recording.warnings.append(
+            f"the script ended after {len(recording.steps)} of {steps} steps: the last of these is predicted"
+        )
