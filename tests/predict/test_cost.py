@@ -146,6 +146,17 @@ def test_fp8_doubles_the_rate_of_a_gaudi_2_alone():
         assert kernel.seconds == pytest.approx(2 * 4096**3 / rate)
 
 
+def test_a_weight_for_a_whole_batch_is_read_once():
+    x, weight = made(16, 32, 4, 64).transpose(1, 2), made(64, 64)  # not contiguous
+    ((batch, rows, columns, length),) = record(lambda: functional.linear(x, weight), steps=1).nodes[-1].products
+    assert batch * rows == 16 * 32 * 4 and (columns, length) == (64, 64)
+    one = made(1, 64, 64).expand(32, 64, 64)
+    many = made(32, 4, 64)
+    recording = record(lambda: torch.bmm(many, one), steps=1)
+    assert recording.nodes[0].products == [(1, 128, 64, 64)]
+    assert sum(recording.nodes[0].reads.values()) == many.nbytes + weight.nbytes
+
+
 def test_a_chain_is_one_pass_over_memory():
     x = made(1024, 1024)
     (chain,) = kernels(record(lambda: functional.silu(x * 2 + 1).softmax(-1), steps=1))

@@ -1,4 +1,4 @@
-"""Published rows: their kinds, and what is told of their errors. `python -m openhpu_predict.published` predicts them."""
+"""Published rows: their kinds, and what is told of their errors."""
 
 import math
 import tomllib
@@ -6,7 +6,7 @@ import tomllib
 import pytest
 import torch
 
-from openhpu_predict import fake, load, published, record
+from openhpu_predict import fake, load, record
 from openhpu_predict.cost import Parameters
 from openhpu_predict.devices import DATA
 from openhpu_predict.prediction import DECODE, GROUPED, PREFILL, TRAINING, kind_of, model_error

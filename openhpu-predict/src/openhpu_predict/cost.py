@@ -164,7 +164,7 @@ def work(kernel: Kernel, nodes: Sequence[Node], device: Device) -> None:
         for product in node.products:
             flops = 2.0 * math.prod(product)
             peak, measured = _rates(node.dtype, device)
-            on_mme = flops / (measured * mme_use(product, device))
+            on_mme = flops / (measured * device.mme_sustained * mme_use(product, device))
             kernel.products.append((on_mme, flops / (vector if node.dtype.itemsize < 4 else vector / 2)))
             kernel.mme_seconds += flops / peak
         rate = device.tpc_bf16_peak / max(node.dtype.itemsize, 2)  # steps/s; the peak counts a multiply-add twice

@@ -14,8 +14,9 @@ DATA = Path(__file__).parent / "data"
 class Device:
     """The figures of a device in SI units: seconds, bytes, bytes/s, FLOP/s.
 
-    `mme_*_measured` is the rate of the largest measured matmul, `*_peak` the rate that the vendor names. `hbm_measured`
-    is the rate at which a published decode moved its weights. The network's figures are those of one direction.
+    `mme_*_measured` is the rate of the largest measured matmul, `*_peak` the rate that the vendor names.
+    `mme_sustained` is the share of the measured rates that long runs of products keep. `hbm_measured` is the rate at
+    which a published decode moved its weights. The network's figures are those of one direction.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Device:
     mme_fp32_peak: float
     mme_bf16_measured: float
     mme_fp8_measured: float
+    mme_sustained: float
     tpc_bf16_peak: float
     hbm_bytes: float
     hbm_bandwidth: float

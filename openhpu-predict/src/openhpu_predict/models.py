@@ -190,7 +190,9 @@ class Llama(nn.Module):
             cache = caches[number] if caches else None
             x = checkpoint(layer, x, turn, None, None, use_reentrant=False) if self.again else layer(x, turn, cache, at)
         if not self.train_it:
-            return self.logits(self.norm(x if self.all_logits else x[:, -1:]))
+            logits = self.logits(self.norm(x if self.all_logits else x[:, -1:]))
+            logits[:, -1].float().argmax(-1)  # the next words
+            return logits
         logits = self.logits(_over(self.norm(x), self.many))
         return functional.cross_entropy(logits.flatten(0, 1).float(), words.flatten())
 

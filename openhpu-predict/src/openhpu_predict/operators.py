@@ -66,9 +66,9 @@ _STEPS = {
         "reciprocal",
     )
 }
-# Of a score. Forward: scale, mask, maximum, difference, exponential (8), sum, quotient, and a cast from and to the type of
-# the products. Backward: scale, mask, difference and exponential once more; difference, product and scale of the gradient;
-# a cast from and to the type of the products for the scores, their gradient, the weights and theirs.
+# Of a score. Forward: scale, mask, maximum, difference, exponential (8), sum, quotient, and a cast from and to the type
+# of the products. Backward: scale, mask, difference and exponential once more; difference, product and scale of the
+# gradient; a cast from and to the type of the products for scores, weights and the gradients of both.
 _ATTENTION_STEPS, _ATTENTION_BACKWARD_STEPS = 16, 20
 
 
@@ -124,11 +124,21 @@ def product(func: torch._ops.OpOverload, args: Sequence[Any], outs: Sequence[tor
     if "convolution" in name:
         return [_convolution(args[1], args[0] if args[6] else outs[0])]
     tensors = [one for one in args if isinstance(one, torch.Tensor)]
-    left = tensors[1] if name in ("addmm", "baddbmm") else tensors[0]
+    first = 1 if name in ("addmm", "baddbmm") else 0
+    left = tensors[first]
     out = outs[0]
     length = left.shape[-2] if name.startswith("fp8_gemm") and args[1] else left.shape[-1]
     rows, columns = (out.shape[-2], out.shape[-1]) if out.dim() > 1 else (max(out.numel(), 1), 1)
-    return [(math.prod(out.shape[:-2]), int(rows), int(columns), int(length))]
+    batch = math.prod(out.shape[:-2])
+    if name in ("bmm", "baddbmm") and tensors[first + 1].stride(0) == 0:  # one matrix for the whole batch
+        rows, batch = rows * batch, 1
+    return [(batch, int(rows), int(columns), int(length))]
+
+
+def distinct_bytes(tensor: torch.Tensor) -> int:
+    """The bytes of a tensor's elements. A dimension that is expanded (stride 0) has one element."""
+    sizes = (size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride or not size)
+    return math.prod(sizes) * tensor.element_size() if tensor.layout is torch.strided else tensor.nbytes
 
 
 def _convolution(weight: torch.Tensor, pixels: torch.Tensor) -> Product:

@@ -158,8 +158,8 @@ def price(
     )
 
 
-# The kinds of steps for which the error on published rows is known. "Grouped heads": several heads of queries share one of
-# keys, so that the products of a decode have a few rows, at most this many.
+# The kinds of steps for which the error on published rows is known. "Grouped heads": several heads of queries share one
+# of keys, so that the products of a decode have a few rows, at most this many.
 TRAINING, PREFILL, DECODE, GROUPED = "training", "prefill", "decode", "decode with grouped heads"
 _GROUP = 16
 

@@ -278,7 +278,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--fit", action="store_true", help="fit the parameters to the rows marked as fitted, alone")
     parser.add_argument("--page", metavar="FILE", type=Path, help="write the table into this document")
     parser.add_argument(
-        "--before", metavar="FILE", type=Path, help="results by row (JSON), for a column of their errors"
+        "--before", metavar="FILE", type=Path, help="earlier results (JSON), for a column of their errors"
     )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the results by row there")
     options = parser.parse_args(arguments)

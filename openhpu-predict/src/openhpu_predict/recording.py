@@ -243,8 +243,8 @@ class Recorder(TorchDispatchMode):
             rows = outs[0] if outs and outs[0].dim() > 1 else largest
             access = rows.shape[-1] * rows.element_size() if rows.dim() > 1 else rows.element_size()
         elements = sum(one.numel() for one in results) if name.startswith(("_foreach_", "_fused_")) else largest.numel()
-        reads = {key: one.nbytes for key, one in before.items()}
-        writes = {self._id(one): one.nbytes for one in results}
+        reads = {key: operators.distinct_bytes(one) for key, one in before.items()}
+        writes = {self._id(one): operators.distinct_bytes(one) for one in results}
         if kind is Kind.GATHER:
             _touch_rows(name, args, operands, outs, reads, writes, self._id)
             elements = max(writes.values(), default=0) // max(results[0].element_size(), 1)
