@@ -78,8 +78,8 @@ void bind_device(py::module& m) {
   m.attr("MAX_DEVICES") = kMaxDevices;
   m.def(
       "configure",
-      [](std::vector<int> modules, uint64_t memory_bytes, bool protect_memory, bool lock_modules, int spin_us,
-         int processes, int visible, bool floating, double module_wait_s) {
+      [](std::vector<int> modules, bool floating, int visible, double module_wait_s, uint64_t memory_bytes,
+         bool protect_memory, bool lock_modules, int spin_us, int processes) {
         TORCH_CHECK(
             visible >= 0 && visible <= kMaxDevices, "cannot show ", visible, " HPU devices: ", kMaxDevices, " at most");
         device::DeviceRegistry::instance().configure(
@@ -93,9 +93,9 @@ void bind_device(py::module& m) {
              .processes = processes});
         set_visible_indices(visible);
       },
-      py::arg("modules"), py::arg("memory_bytes"), py::arg("protect_memory"), py::arg("lock_modules"),
-      py::arg("spin_us"), py::arg("processes") = 1, py::arg("visible") = 0, py::arg("floating") = false,
-      py::arg("module_wait_s") = 0.0);
+      py::kw_only(), py::arg("modules"), py::arg("floating"), py::arg("visible"), py::arg("module_wait_s"),
+      py::arg("memory_bytes"), py::arg("protect_memory"), py::arg("lock_modules"), py::arg("spin_us"),
+      py::arg("processes"));
   m.def("registration_is_late", [] { return !at::detail::getHPUHooks().hasHPU(); });
   m.def("become_accelerator", &become_accelerator);
   m.def("leave_accelerator", &leave_accelerator);
@@ -209,12 +209,11 @@ void bind_ops(py::module& m) {
   m.def("set_lenient_indices", [](bool on) { g_lenient_indices.store(on); });
   m.def("report_kernels", &report_kernels);
   m.def("set_narrow_int64", [](bool on) { g_narrow_int64.store(on); });
-  m.def("set_e4m3", [](int values) { g_e4m3.store(static_cast<E4m3>(values)); });
+  py::enum_<E4m3>(m, "E4m3").value("PYTORCH", E4m3::kPyTorch).value("NOTE", E4m3::kNote).value("GAUDI2", E4m3::kGaudi2);
+  m.def("set_e4m3", [](E4m3 values) { g_e4m3.store(values); });
   m.def("set_product_rule", [](const std::string& rule) {
-    set_product_rule(
-        rule == "mkl"      ? ProductRule::kNever
-        : rule == "onednn" ? ProductRule::kAlways
-                           : ProductRule::kUsual);
+    if (rule == "mkl") return set_product_rule(ProductRule::kNever);
+    set_product_rule(rule == "onednn" ? ProductRule::kAlways : ProductRule::kUsual);
   });
   m.def("set_product_bounds", [](int64_t skinny, int64_t single, int64_t batch) {
     set_product_bounds({skinny, single, batch});
@@ -224,9 +223,11 @@ void bind_ops(py::module& m) {
     return std::make_tuple(from.skinny, from.single, from.batch);
   });
   m.def("has_onednn_products", &has_onednn_products);
-  m.def("set_out_of_range_copies", [](int integers, int floats) {
-    set_out_of_range_copies(static_cast<OutOfRangeCopies>(integers), static_cast<OutOfRangeCopies>(floats));
-  });
+  py::enum_<OutOfRangeCopies>(m, "OutOfRangeCopies")
+      .value("PASS", OutOfRangeCopies::Pass)
+      .value("NOTE", OutOfRangeCopies::Note)
+      .value("REFUSE", OutOfRangeCopies::Refuse);
+  m.def("set_out_of_range_copies", &set_out_of_range_copies, py::arg("integers"), py::arg("floats"));
   m.def("set_native_ops", &set_native_ops);
   m.def("set_integer_ops", &set_integer_ops);
   m.def("fallback_ops", &fallback_ops);

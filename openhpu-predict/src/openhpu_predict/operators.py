@@ -138,9 +138,12 @@ def attention(func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str
     at = names.index("is_causal") if "is_causal" in names else len(args)
     causal = bool(kwargs.get("is_causal", args[at] if at < len(args) else False))
     columns = int(key.shape[-2]) // (2 if causal and query.shape[-2] > 1 else 1)
-    batch, rows, width = math.prod(query.shape[:-2]), int(query.shape[-2]), int(query.shape[-1])
+    batch = math.prod(query.shape[:-2])
+    rows = int(query.shape[-2])
+    width = int(query.shape[-1])
     groups = max(int(query.shape[1]) // max(int(key.shape[1]), 1), 1)  # heads that share a key become rows
-    batch, rows = batch // groups, rows * groups
+    batch //= groups
+    rows *= groups
     pair: list[Product] = [(batch, rows, max(columns, 1), width), (batch, rows, width, max(columns, 1))]
     return [pair[0], *pair, *pair] if backward else pair
 

@@ -251,19 +251,19 @@ class Recorder(TorchDispatchMode):
             reads, writes = (self._sizes(side) for side in given)
         self.recording.nodes.append(
             Node(
-                name,
-                kind,
-                _dtype(kind, operands, outs),
-                reads,
-                writes,
-                elements,
-                products,
-                access,
-                site,
-                layer,
-                torch._C._current_autograd_node() is not None,
-                self._members(args) if kind is Kind.COLLECTIVE else (0,),
-                "read" if name in _READS or (kind is Kind.HOST_COPY and not written) else "",
+                op=name,
+                kind=kind,
+                dtype=_dtype(kind, operands, outs),
+                reads=reads,
+                writes=writes,
+                elements=elements,
+                products=products,
+                access=access,
+                site=site,
+                layer=layer,
+                backward=torch._C._current_autograd_node() is not None,
+                ranks=self._members(args) if kind is Kind.COLLECTIVE else (0,),
+                cut="read" if name in _READS or (kind is Kind.HOST_COPY and not written) else "",
             )
         )
 
@@ -302,7 +302,8 @@ class Recorder(TorchDispatchMode):
         return known
 
     def _born(self, storage: torch.UntypedStorage, when: int) -> int:
-        key, number = storage._cdata, len(self.recording.blocks)
+        key = storage._cdata
+        number = len(self.recording.blocks)
         self._ids[key] = number
         self.recording.blocks.append(Block(-(-max(storage.nbytes(), 1) // BLOCK) * BLOCK, when))
         weakref.finalize(storage, self._died, key, number).atexit = False

@@ -138,10 +138,11 @@ def get_device_properties(device: DeviceArgument = None) -> DeviceProperties:
     setup = lifecycle.configure()
     name = str(settings.get("OPENHPU_GENERATION"))
     opened = _C.device_sample(index)  # by then it is known which module an index got
+    expected = setup.modules[index if index < len(setup.modules) else 0]
     return DeviceProperties(
         name=name.upper(),
         index=index,
-        module=opened[-1] if opened else setup.modules[index if index < len(setup.modules) else 0],
+        module=opened[-1] if opened else expected,
         total_memory=_C.memory_stats(index)["Limit"] if opened else setup.memory_bytes,
         **_GENERATIONS[name],
     )

@@ -88,14 +88,19 @@ def _prepare() -> None:
 
 def _follow_gaudis_numbers() -> None:
     """Which numbers the device keeps, and which copies to it are refused or noted; see docs/differences.md."""
-    strict, wide = settings.is_strict(), "PT_ENABLE_INT64_SUPPORT"
+    strict = settings.is_strict()
+    wide = "PT_ENABLE_INT64_SUPPORT"
     first = settings.get("OPENHPU_GENERATION") == "gaudi"
     keeps = settings.get(wide) if settings.is_set(wide) else not mode.is_lazy() and not first
     exact = settings.get("OPENHPU_INT64") == "exact" if settings.is_set("OPENHPU_INT64") else keeps or not strict
     _C.set_narrow_int64(not exact)
-    refused = 2 if strict else 1
-    _C.set_e4m3(refused if settings.get("OPENHPU_GENERATION") == "gaudi2" else 0)
-    _C.set_out_of_range_copies(0 if keeps or (strict and exact) else refused, refused)
+    if settings.get("OPENHPU_GENERATION") != "gaudi2":
+        _C.set_e4m3(_C.E4m3.PYTORCH)
+    else:
+        _C.set_e4m3(_C.E4m3.GAUDI2 if strict else _C.E4m3.NOTE)
+    wider = _C.OutOfRangeCopies.REFUSE if strict else _C.OutOfRangeCopies.NOTE
+    kept = keeps or (strict and exact)
+    _C.set_out_of_range_copies(integers=_C.OutOfRangeCopies.PASS if kept else wider, floats=wider)
 
 
 def init() -> None:

@@ -102,7 +102,8 @@ def mem_get_info(device: DeviceArgument = None) -> tuple[int, int]:
     of what the machine has now.
     """
     stats = memory_stats(device)
-    free, ranks = stats["Limit"] - stats["InUse"], _ranks_of_this_machine()
+    free = stats["Limit"] - stats["InUse"]
+    ranks = _ranks_of_this_machine()
     if ranks > 1 and not settings.get("OPENHPU_MEMORY_GB"):
         free = min(free, device_memory() // ranks)
     return free, stats["Limit"]

@@ -49,7 +49,8 @@ class Event(torch.Event, metaclass=_EventType):
         interprocess: bool = False,
         device: DeviceArgument = None,
     ) -> torch.Event:
-        at, kind = torch.device("hpu", opened_index(device)), torch.Event if cls is Event else cls
+        at = torch.device("hpu", opened_index(device))
+        kind = torch.Event if cls is Event else cls
         return torch.Event.__new__(kind, at, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
 

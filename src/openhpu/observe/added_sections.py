@@ -8,7 +8,8 @@ import sys
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
-_GROUP, _NAME = "openhpu.sections", "predict"
+_GROUP = "openhpu.sections"
+_NAME = "predict"
 
 
 class SectionError(ValueError):

@@ -113,7 +113,8 @@ def _others_may_write(found: os.stat_result) -> bool:
     if not found.st_mode & stat.S_IWGRP or found.st_gid == 0:
         return False
     try:
-        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(found.st_gid)
+        user = pwd.getpwuid(os.geteuid())
+        group = grp.getgrgid(found.st_gid)
     except KeyError:
         return True
     return not (group.gr_name == user.pw_name and group.gr_gid == user.pw_gid and set(group.gr_mem) <= {user.pw_name})

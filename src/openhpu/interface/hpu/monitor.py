@@ -27,7 +27,7 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
         raise ValueError(f"the synchronisation debug mode must be 'default' (0) or 'warn' (1), but got {debug_mode!r}")
     while _sync_subscriptions:
         events.unsubscribe(_sync_subscriptions.pop())
-    if mode == 1:
+    if mode == _SYNC_MODES["warn"]:
         _sync_subscriptions.extend(events.subscribe(kind, _warn) for kind in ("blocking_read", "wait"))
 
 
