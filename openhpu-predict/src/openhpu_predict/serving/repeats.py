@@ -9,7 +9,7 @@ import copy
 import functools
 import re
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._pytree import tree_flatten, tree_unflatten
@@ -39,18 +39,14 @@ class Repeats:
             result = function(*args, **kwargs)
             leaves, made = tree_flatten(result)
             end = len(recording.nodes)
-            self._seen[key] = (
-                begin,
-                end,
-                [_id(recorder, one) for one in given],
-                made,
-                [(one, _id(recorder, one)) for one in leaves],
-            )
+            known = [_id(recorder, one) for one in given]
+            self._seen[key] = begin, end, known, made, [_form(recorder, one) for one in leaves]
             return result
         begin, end, inputs, made, outputs = self._seen[key]
-        moved: dict[int | None, int] = {
-            old: _id(recorder, new) for old, new in zip(inputs, given, strict=True) if old is not None
-        }
+        moved: dict[int | None, int] = {}  # numbers of the other layer's storages, and of this one's
+        for old, new in zip(inputs, given, strict=True):
+            if old is not None:
+                moved[old] = recorder.number(new)
         shift = len(recording.nodes) - begin
         for number in range(len(recording.blocks)):
             block = recording.blocks[number]
@@ -65,13 +61,7 @@ class Repeats:
             twin.cut = node.cut
             recording.nodes.append(twin)
         self.copied += 1
-        leaves = []
-        for one, number in outputs:
-            if isinstance(one, torch.Tensor):
-                one = _twin(recorder, one)
-                recorder.takes(one, moved[number]) if number in moved else recorder.number(one, number)
-            leaves.append(one)
-        return tree_unflatten(leaves, made)
+        return tree_unflatten([_made(recorder, one, moved) for one in outputs], made)
 
 
 def alike(layer: torch.nn.Module) -> tuple[Any, ...]:
@@ -127,9 +117,33 @@ def _id(recorder: Recorder, one: Any) -> int | None:
     return recorder.number(one) if isinstance(one, torch.Tensor) else None
 
 
-def _twin(recorder: Recorder, one: torch.Tensor) -> torch.Tensor:
+class _Form(NamedTuple):
+    """A tensor that a layer returned, without its memory: who kept it would keep the memory alive."""
+
+    size: torch.Size
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    number: int
+
+
+def _form(recorder: Recorder, one: Any) -> Any:
+    if not isinstance(one, torch.Tensor):
+        return one
+    return _Form(one.shape, one.stride(), one.dtype, one.device, recorder.number(one))
+
+
+def _made(recorder: Recorder, one: Any, moved: dict[int | None, int]) -> Any:
+    """What the copied layer returns in the place of `one`."""
+    if not isinstance(one, _Form):
+        return one
     within, recorder.within = recorder.within, True
     try:
-        return torch.empty_strided(one.shape, one.stride(), dtype=one.dtype, device=one.device)
+        found = torch.empty_strided(one.size, one.stride, dtype=one.dtype, device=one.device)
     finally:
         recorder.within = within
+    if one.number in moved:
+        recorder.takes(found, moved[one.number])
+    else:
+        recorder.number(found, one.number)
+    return found
