@@ -1,6 +1,7 @@
 """What an operator does: the kind of its work, its engine, and the size of its matrix products."""
 
 import enum
+import itertools
 import math
 import tomllib
 from collections.abc import Sequence
@@ -113,11 +114,38 @@ def product(func: torch._ops.OpOverload, args: Sequence[Any], outs: Sequence[tor
     if "convolution" in name:
         return [_convolution(args[1], args[0] if args[6] else outs[0])]
     tensors = [one for one in args if isinstance(one, torch.Tensor)]
+    if name == "matmul":
+        return [_shared(tensors[0], tensors[1])]
     left = tensors[1] if name in ("addmm", "baddbmm") else tensors[0]
     out = outs[0]
     length = left.shape[-2] if name.startswith("fp8_gemm") and args[1] else left.shape[-1]
     rows, columns = (out.shape[-2], out.shape[-1]) if out.dim() > 1 else (max(out.numel(), 1), 1)
     return [(math.prod(out.shape[:-2]), int(rows), int(columns), int(length))]
+
+
+def shares(func: torch._ops.OpOverload, args: Sequence[Any]) -> bool:
+    """Whether a batched matrix product uses matrices of one side several times, as heads that share a key do.
+
+    The MME reads them where they are. PyTorch's composite operator would copy them for each use.
+    """
+    if func.overloadpacket.__name__ != "matmul":
+        return False
+    left, right = args[0], args[1]
+    return min(left.dim(), right.dim()) > 2 and left.shape[:-2] != right.shape[:-2]
+
+
+def _shared(left: torch.Tensor, right: torch.Tensor) -> Product:
+    """A batched matrix product. Along a batch dimension of one side alone, that side has more rows or columns."""
+    batch, rows, columns = 1, int(left.shape[-2]), int(right.shape[-1])
+    sizes = itertools.zip_longest(reversed(left.shape[:-2]), reversed(right.shape[:-2]), fillvalue=1)
+    for one, other in sizes:
+        if other == 1:
+            rows *= int(one)
+        elif one == 1:
+            columns *= int(other)
+        else:
+            batch *= int(one)
+    return batch, rows, columns, int(left.shape[-1])
 
 
 def _convolution(weight: torch.Tensor, pixels: torch.Tensor) -> Product:

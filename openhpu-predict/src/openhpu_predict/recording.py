@@ -184,6 +184,12 @@ class Recorder(TorchDispatchMode):
             return NotImplemented  # a DTensor calls the operators of its part, and they come here
         if func.namespace == "prim" or self.within or self.ended:
             return func(*args, **kwargs)
+        # In inference mode operators come whole: `linear` has not become `mm` yet.
+        if func.namespace == "aten" and func._can_decompose() and not operators.shares(func, args):
+            with self:
+                found = func.decompose(*args, **kwargs)
+            if found is not NotImplemented:
+                return found
         return self.call(func, func, args, kwargs)
 
     def call(self, what: Any, func: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
@@ -317,6 +323,12 @@ class Recorder(TorchDispatchMode):
             weakref.finalize(storage, self._ids.pop, storage._cdata, None).atexit = False
             return number
         return self._id(tensor, born=True)
+
+    def takes(self, tensor: torch.Tensor, number: int) -> None:
+        """The tensor's storage is the block `number`, and dies with it."""
+        storage = tensor.untyped_storage()
+        self._ids[storage._cdata] = number
+        weakref.finalize(storage, self._died, storage._cdata, number).atexit = False
 
     def _died(self, key: int, number: int) -> None:
         if self._ids.get(key) == number:

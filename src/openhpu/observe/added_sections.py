@@ -57,6 +57,11 @@ def start(request: str) -> None:
         print(f"openhpu: {error}", file=sys.stderr)
 
 
+def add(section: Section) -> None:
+    """A section of this process that needs no start."""
+    _started.append(section)
+
+
 def documents(complete: bool) -> list[dict[str, Any]]:
     """The sections of a report."""
     return [found for section in _started if (found := section.document(complete)) is not None]
