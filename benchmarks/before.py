@@ -2,8 +2,8 @@
 
 A turn of a row is a process that measures (benchmarks/before_rows.py), or several at once. The other commit's turn and
 this checkout's alternate. A loop of known work, the canary, runs before and after each turn. Where it takes longer than
-its best, something else runs on the machine, and the turn is repeated. Both commits import the same PyTorch and have
-caches of their own; a first turn, which is not counted, fills them.
+its best, something else runs on the machine, and the turn is repeated. Both commits import the same PyTorch, and have
+caches of their own, which the first turns fill before they take times.
 
 Turns are kept in build/kept: a run that was ended goes on from there, and a run of other rows or of more turns adds to
 them. A change of the code drops them; so does --anew.
@@ -76,7 +76,7 @@ class Canary:
             self.slow()
 
 
-_TRIES = 4  # of a turn
+_TRIES = 3  # of a turn
 _WAITS, _WAIT_S = 10, 0.5  # for an idle machine, before each
 
 
@@ -102,6 +102,7 @@ def turn(row: str, side: Side, rows: Mapping[str, Row] = ROWS) -> _Found:
     asked = rows[row]
     # The running environment may name more backends of this project, whose packages are not on a side's path.
     environment = {**asked.environment, **side.environment(), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    environment["PYTHONDONTWRITEBYTECODE"] = ""  # installed packages have their byte code
     if asked.ranks:
         environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
         environment |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(asked.processes))
@@ -141,35 +142,28 @@ class Comparison:
         self.sides, self.kept, self.canary, self.take, self.say = sides, kept, canary, take, say
         self.failed: dict[str, str] = {}
 
-    def fill_caches(self, rows: Sequence[str]) -> None:
-        """Run each row once on each side, where that was not done; those that fail are left out."""
-        for row in rows:
-            for side in self.sides:
-                key = f"{row}, caches of {side.name}"
-                if key in self.kept.results or row in self.failed:
-                    continue
-                self.say(f"{key} are filled")
-                try:
-                    self.take(row, side)
-                except RowError as error:
-                    self.failed[row] = str(error)
-                    self.say(str(error))
-                    continue
-                self.kept.add(key, True)
-
     def measure(self, rows: Sequence[str], turns: int) -> None:
-        """Take the turns that are missing: a turn of each row, before the second of any."""
+        """Take the missing turns: a turn of each row, before the second of any. Rows that fail are left out."""
         for number in range(turns):
             for row in rows:
                 key = f"{row}, turn {number}"
                 if key in self.kept.results or row in self.failed:
                     continue
-                found: dict[str, Any] = {"idle": True}
-                for which, side in zip(("before", "today"), self.sides, strict=True):
-                    found[which], idle = undisturbed(lambda: self.take(row, side), self.canary)  # noqa: B023
-                    found["idle"] &= idle
+                try:
+                    found = self._both(row)
+                except RowError as error:
+                    self.failed[row] = str(error)
+                    self.say(str(error))
+                    continue
                 self.kept.add(key, found)
                 self.say(f"{key}: {self._said(found)}{'' if found['idle'] else ' (the machine was not idle)'}")
+
+    def _both(self, row: str) -> dict[str, Any]:
+        found: dict[str, Any] = {"idle": True}
+        for which, side in zip(("before", "today"), self.sides, strict=True):
+            found[which], idle = undisturbed(lambda: self.take(row, side), self.canary)  # noqa: B023
+            found["idle"] &= idle
+        return found
 
     def _said(self, found: dict[str, Any]) -> str:
         return ", ".join(f"{name} {found['today'][name] / found['before'][name]:.2f}" for name in found["today"])
@@ -222,15 +216,15 @@ def arguments(argv: Sequence[str]) -> argparse.Namespace:
         type=int,
         default=TURNS,
         metavar="N",
-        help=f"of each row and commit ({TURNS}); 0: only fill the caches",
+        help=f"of each row and commit ({TURNS})",
     )
     parser.add_argument("--anew", action="store_true", help="drop the turns that are kept")
     parser.add_argument("--results", action="store_true", help="put the table into RESULTS.md")
     args = parser.parse_args(argv)
     if unknown := [row for row in args.rows if row not in ROWS]:
         parser.error(f"unknown row {unknown[0]!r}; one of {known}")
-    if args.turns < 0:
-        parser.error(f"--turns is {args.turns}; it is a number of turns, or 0 to fill the caches only")
+    if args.turns < 1:
+        parser.error(f"--turns is {args.turns}; at least 1 turn is taken")
     if args.results and (reason := checkout.why_not()):
         parser.error(f"--results: {reason}")
     return args
@@ -249,7 +243,6 @@ def compare(args: argparse.Namespace, budget: Budget) -> int:
     canary.learn()
     comparison = Comparison(sides, kept, canary, say=budget.say)
     with budget.doing(NAME, "turns"):
-        comparison.fill_caches(rows)
         comparison.measure(rows, args.turns)
     table = comparison.table(rows)
     budget.say(f"\n{table.title}\n{table.as_text()}")

@@ -20,8 +20,8 @@ from commands.answering import serve
 Measure = Callable[[], dict[str, float]]
 EAGER, LAZY = {"PT_HPU_LAZY_MODE": "0"}, {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "background"}
 _US = 1e6
-_ROUNDS = 11
-_IMPORTS = 5
+_ROUNDS = 9
+_IMPORTS = 3
 _RECIPES_S = 240.0
 _RANKS_S = 60.0
 

@@ -60,24 +60,22 @@ def test_a_run_goes_on_with_the_turns_that_are_missing(kept, monkeypatch):
     assert other.results == {}
 
 
-def test_caches_are_filled_once_and_a_row_that_fails_is_left_out(kept, monkeypatch):
+def test_a_row_that_fails_is_left_out(kept, monkeypatch):
     monkeypatch.setattr(before, "_WAIT_S", 0)
     taken = []
 
     def times(row, side):
-        if (row, side) == ("b", "old"):
-            raise RowError("the row 'b' cannot be measured at old: no such name")
+        if (row, side) == ("b", "today"):
+            raise RowError("the row 'b' cannot be measured at today: no such name")
         return 1.0
 
     found = comparison(kept, times, taken)
-    found.fill_caches(["a", "b"])
-    found.fill_caches(["a"])
-    assert taken == [("a", "old"), ("a", "today"), ("b", "old")]
-    found.measure(["a", "b"], 1)
-    assert taken[3:] == [("a", "old"), ("a", "today")]
+    found.measure(["a", "b"], 2)
+    a, b = [("a", "old"), ("a", "today")], [("b", "old"), ("b", "today")]
+    assert taken == [*a, *b, *a]
     table = found.table(["a", "b"])
     assert [row[:2] for row in table.rows] == [["a", "step"]]
-    assert "the row 'b' cannot be measured at old: no such name." in table.notes
+    assert "the row 'b' cannot be measured at today: no such name." in table.notes
 
 
 def test_a_turn_beside_a_slow_canary_is_repeated():
@@ -139,7 +137,7 @@ def test_slower_is_what_every_turn_says(ratios, expected):
     ("arguments", "expected"),
     [
         (["HEAD", "none"], "unknown row 'none'; one of start, dispatch"),
-        (["HEAD", "--turns", "-1"], "--turns is -1; it is a number of turns, or 0 to fill the caches only"),
+        (["HEAD", "--turns", "0"], "--turns is 0; at least 1 turn is taken"),
         ([], "the following arguments are required: commit"),
     ],
 )
