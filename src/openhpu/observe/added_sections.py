@@ -41,7 +41,10 @@ def make(request: str) -> Section:
         except Exception as error:
             raise SectionError(f"OPENHPU_PREDICT={request}: {error}") from error
         return section
-    raise SectionError(f"OPENHPU_PREDICT={request} needs the distribution openhpu-predict, which is not installed")
+    raise SectionError(
+        f"OPENHPU_PREDICT={request} needs the distribution openhpu-predict, which is not installed; in a clone of "
+        "OpenHPU: pip install ./openhpu-predict"
+    )
 
 
 _started: list[Section] = []
