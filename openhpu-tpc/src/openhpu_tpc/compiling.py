@@ -132,7 +132,7 @@ def compile_kernel(source: Source, number: int, folder: Path, options: Options) 
         raise BuildError(f"{source.path}: {error}") from None
     for warning in kernel.warnings:
         print(f"{warning.file}:{warning.line}: warning: {warning.message}", file=sys.stderr)
-    used = _used(kernel.words, text, source)
+    used = _used(kernel.called, text, source)
     cpp = folder / f"{number}_{re.sub(r'[^A-Za-z0-9]', '_', source.name)}.cpp"
     cpp.write_text(_translation(kernel, used, number))
     built = cpp.with_suffix(".o")
@@ -152,24 +152,17 @@ def compile_kernel(source: Source, number: int, folder: Path, options: Options) 
     return Compiled(source, built, kernel.parameters)
 
 
-def _used(words: frozenset[str], text: str, source: Source) -> list[intrinsics.Intrinsic]:
+def _used(called: frozenset[str], text: str, source: Source) -> list[intrinsics.Intrinsic]:
     known = intrinsics.intrinsics()
     refused = []
-    for word in sorted(words):
+    for word in sorted(called):
         if word in known and known[word].refused:
             refused.append(f"{_place(text, word, source)}: error: {word}: {known[word].refused}")
-        elif word not in known and _CALL.match(word) and not _defined(text, word):
+        elif word not in known and _CALL.match(word):
             refused.append(f"{_place(text, word, source)}: error: {word}: there is no intrinsic of this name")
     if refused:
         raise BuildError("\n".join(refused))
-    return [known[word] for word in sorted(words) if word in known and not _defined(text, word)]
-
-
-def _defined(text: str, word: str) -> bool:
-    """Whether the source itself defines this function, or uses the name for something else."""
-    return re.search(rf"\b\w[\w\s*]*\b{word}\s*\([^;{{}}]*\)\s*\{{", text) is not None or not re.search(
-        rf"\b{word}\s*\(", text
-    )
+    return [known[word] for word in sorted(called) if word in known]
 
 
 def _place(text: str, word: str, source: Source) -> str:

@@ -6,10 +6,11 @@ thread. Pragmas of the vendor's compiler go, and unknown ones are reported.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from openhpu_tpc.tokens import Group, Part, Token, grouped, is_blank, text_of, words
+from openhpu_tpc.tokens import Group, Part, Token, grouped, is_blank, text_of
 
 KEYWORDS = frozenset(
     [
@@ -112,7 +113,7 @@ class Kernel:
     text: str
     parameters: list[Parameter]
     warnings: list[Warned]
-    words: frozenset[str]
+    called: frozenset[str]  # functions that it does not define
 
 
 class SourceError(Exception):
@@ -123,12 +124,12 @@ def rewrite(source: str) -> Kernel:
     """Rewrite what the preprocessor has given. Raises SourceError if there is no `main`."""
     warnings: list[Warned] = []
     parts = grouped(_without_pragmas(source, warnings))
-    used = frozenset(words(parts))
+    called = frozenset(_called(parts)) - _defined(parts)
     parameters = _parameters(parts)
     _rename(parts)
     _place_local(parts)
     _rewrite_top(parts)
-    return Kernel(text_of(parts), parameters, warnings, used)
+    return Kernel(text_of(parts), parameters, warnings, called)
 
 
 def _without_pragmas(source: str, warnings: list[Warned]) -> str:
@@ -149,6 +150,32 @@ def _without_pragmas(source: str, warnings: list[Warned]) -> str:
             continue
         kept.append(re.sub(r"_Pragma\s*\(\s*\"[^\"]*\"\s*\)", "", line))
     return "\n".join(kept)
+
+
+def _called(parts: list[Part]) -> Iterator[str]:
+    """Words in front of parentheses."""
+    previous: Part | None = None
+    for part in parts:
+        if is_blank(part):
+            continue
+        if isinstance(part, Group):
+            if part.opening == "(" and previous is not None and previous.kind == "word":
+                yield previous.text
+            yield from _called(part.parts)
+        previous = part
+
+
+def _defined(parts: list[Part]) -> set[str]:
+    """Functions with a body."""
+    solid = _solid(parts)
+    return {
+        name.text
+        for name, arguments, body in zip(solid, solid[1:], solid[2:], strict=False)
+        if name.kind == "word"
+        and isinstance(arguments, Group)
+        and isinstance(body, Group)
+        and (arguments.opening, body.opening) == ("(", "{")
+    }
 
 
 def _solid(parts: list[Part]) -> list[Part]:

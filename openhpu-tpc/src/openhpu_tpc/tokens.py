@@ -76,12 +76,3 @@ def text_of(parts: list[Part]) -> str:
 def is_blank(part: Part) -> bool:
     """Whether a part is only space between others."""
     return part.kind in ("space", "line", "directive")
-
-
-def words(parts: list[Part]) -> Iterator[str]:
-    """Every word, in groups too."""
-    for part in parts:
-        if isinstance(part, Group):
-            yield from words(part.parts)
-        elif part.kind == "word":
-            yield part.text

@@ -32,7 +32,7 @@ struct Engine {
 };
 
 // Of this thread while a kernel runs on it.
-extern thread_local Engine* engine __attribute__((tls_model("initial-exec"), visibility("hidden")));
+extern thread_local Engine* engine __attribute__((visibility("hidden")));
 
 // Ends the kernel with an error.
 [[noreturn]] __attribute__((visibility("hidden"))) void fail(const char* format, int number);
