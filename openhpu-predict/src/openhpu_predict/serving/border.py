@@ -327,7 +327,7 @@ class Border:
         """
         chosen = tuple(arguments.pop(one, None) for one in options)
         leaves, _ = tree_flatten(arguments)
-        key = (what, *chosen, *(_key(one) for one in leaves))
+        key = shape_key(what, chosen, leaves)
         price = self.prices.known.get(key)
         if price is None:
             price = self.prices.add(key, what, *self.record(function, arguments))
@@ -405,8 +405,9 @@ def _like(one: Any) -> Any:
     return torch.empty(one.shape, dtype=one.dtype, device="hpu") if isinstance(one, torch.Tensor) else one
 
 
-def _key(one: Any) -> Any:
-    return (tuple(one.shape), one.dtype) if isinstance(one, torch.Tensor) else one
+def shape_key(what: str, chosen: tuple[Any, ...], leaves: list[Any]) -> Key:
+    """What a price belongs to: the call, how it is launched, and shapes and types of what it is given."""
+    return (what, *chosen, *((tuple(one.shape), one.dtype) if isinstance(one, torch.Tensor) else one for one in leaves))
 
 
 def _size(one: Any) -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import dataclasses
 import functools
 import json
 import math
@@ -68,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     stated = parser.add_argument_group("stated parameters")
     stated.add_argument("--host-step-ms", type=float, metavar="MS", help="the host's share of a step")
     stated.add_argument("--host-request-us", type=float, metavar="US", help="its share for each request of a step")
+    stated.add_argument("--compile-ms-per-op", type=float, metavar="MS", help="time to compile an operator of a graph")
     stated.add_argument("--http-ms", type=float, metavar="MS", help="a server's share of a first token")
     return parser
 
@@ -88,6 +90,10 @@ def _settings(options: argparse.Namespace) -> Settings:
 
 def _run(options: argparse.Namespace, rest: list[str]) -> int:
     device, settings = load(options.device), _settings(options)
+    if (each := options.compile_ms_per_op) is not None:
+        if not 0 < each < math.inf:
+            raise PredictError(f"--compile-ms-per-op is {each}; expected a number above 0")
+        device = dataclasses.replace(device, compile_per_operator=each / 1e3)
     for name in ("json", "steps"):
         path = getattr(options, name)
         if path and not Path(path).parent.is_dir():

@@ -14,6 +14,7 @@ ENVIRONMENT = {
     "VLLM_DISABLE_REQUEST_ID_RANDOMIZATION": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_OFFLINE": "1",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
 }
 
 
