@@ -59,7 +59,8 @@ def main() -> None:
 
 def core(version: str, budget: Budget) -> None:
     """Build the core of a PyTorch in place: with what `make build` or `make versions` have compiled. StepError."""
-    torch, python = torch_folder(version, budget), f"{sys.version_info.major}.{sys.version_info.minor}"
+    torch = torch_folder(version, budget)
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
     own = torch.is_relative_to(sys.prefix)
     _compile(version, torch, ROOT / "build" / "ext" if own else Version(version, python).folder / "core", budget)
 

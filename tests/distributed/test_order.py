@@ -27,7 +27,8 @@ def test_the_host_does_not_wait():
     dist.all_reduce(y)
     _C.unblock_queue(0)
     assert y.tolist() == [6.0] * 4
-    assert work.is_completed() and work.is_success()
+    assert work.is_completed()
+    assert work.is_success()
 
 
 @ranks(2)
@@ -149,7 +150,8 @@ def several_devices():
         if rank == 1:
             _C.unblock_queue(0)
         dist.barrier()
-        assert x.tolist() == [1.0] * 4 and y.tolist() == [float(step)] * 2
+        assert x.tolist() == [1.0] * 4
+        assert y.tolist() == [float(step)] * 2
 
 
 def test_collectives_on_several_devices_of_a_process_begin_in_order():

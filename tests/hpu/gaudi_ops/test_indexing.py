@@ -77,7 +77,8 @@ def test_beams_in_the_first_dimension(everywhere, as_bytes):
 def test_interleaving_and_indexing(native):
     x = torch.arange(8.0).reshape(8, 1)
     first, again = native(lambda x: (ops.in_place_interleave(x), ops.in_place_interleave_(x.clone())), x)
-    assert first.flatten().tolist() == [0.0] * 4 + [1.0] * 4 and torch.equal(first, again)
+    assert first.flatten().tolist() == [0.0] * 4 + [1.0] * 4
+    assert torch.equal(first, again)
     indices = [torch.tensor([1, 7], dtype=torch.int32), torch.tensor([0, 0])]
     assert native(lambda x, i: ops.plain_index(x, i), x, indices).tolist() == [1.0, 7.0]
 
@@ -103,7 +104,8 @@ def test_gradients_of_products(native, shapes):
 
 
 def test_linear_and_masked_products(native):
-    given, grad = [torch.randn(2, 3, 4), torch.randn(5, 4), torch.randn(5)], torch.randn(2, 3, 5)
+    given = [torch.randn(2, 3, 4), torch.randn(5, 4), torch.randn(5)]
+    grad = torch.randn(2, 3, 5)
     every = wide(given)
     exact = torch.nn.functional.linear(*every)
     exact.backward(grad.double())
@@ -121,7 +123,8 @@ def test_gradients_accumulate_and_autocast_lowers():
     grads = [torch.ones(2, device="hpu")] * 2
     ops.accumulate_grads_(variables, grads)
     ops.accumulate_grads_(variables, grads)
-    assert variables[0].grad.tolist() == [2.0, 2.0] and grads[0].tolist() == [1.0, 1.0]
+    assert variables[0].grad.tolist() == [2.0, 2.0]
+    assert grads[0].tolist() == [1.0, 1.0]
     ops.custom_foreach_add_([v.grad for v in variables], grads)
     assert variables[1].grad.tolist() == [3.0, 3.0]
     x = torch.ones(2, 2, device="hpu")
