@@ -253,7 +253,12 @@ void bind_graph(py::module& m) {
       "configure_graphs", &configure_graphs, py::arg("policy"), py::arg("max_graphs"), py::arg("max_operators"),
       py::kw_only(), py::arg("max_libraries") = py::none(), py::arg("longest_wait_s") = py::none(),
       py::arg("idle_compiler_s") = py::none());
-  m.def("flush", [](int i) { flush(device_of(static_cast<c10::DeviceIndex>(i))); }, py::arg("device") = -1);
+  m.def(
+      "flush",
+      [](int i) {
+        if (auto* d = open_device(static_cast<c10::DeviceIndex>(i))) flush(*d);
+      },
+      py::arg("device") = -1);
   // (identity, description), or (None, (why, number of operators, line)) where a graph could not be described: that
   // request has failed then. None at the end.
   m.def("next_compile_request", []() -> py::object {

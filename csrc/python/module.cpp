@@ -30,6 +30,7 @@
 #include "run/KernelMemory.h"
 #include "run/KernelThreads.h"
 #include "run/Products.h"
+#include "torch/AutogradThreads.h"
 #include "torch/BesideCuda.h"
 #include "torch/HPUAllocator.h"
 #include "torch/HPUDevice.h"
@@ -59,7 +60,7 @@ void take_gil(void* state) {
 auto& gates = *new std::array<std::atomic<bool>, kMaxDevices>();
 
 py::dict memory_stats(int index) {
-  const auto s = memory_stats_of(device_of(static_cast<c10::DeviceIndex>(index)));
+  const auto s = memory_stats_of(static_cast<c10::DeviceIndex>(index));
   return py::dict(
       "Limit"_a = s.limit, "InUse"_a = s.in_use, "MaxInUse"_a = s.max_in_use, "NumAllocs"_a = s.num_allocs,
       "NumFrees"_a = s.num_frees, "ActiveAllocs"_a = s.active_allocs, "MaxAllocSize"_a = s.max_alloc_size,
@@ -104,7 +105,14 @@ void bind_device(py::module& m) {
   m.def("set_device", [](int i) { exchange_device(static_cast<c10::DeviceIndex>(i)); });
   // For a negative index, the current device stays.
   m.def("exchange_device", [](int i) { return static_cast<int>(exchange_device(static_cast<c10::DeviceIndex>(i))); });
-  m.def("init", [] { device_of(-1); });
+  m.def("init", torch::wrap_pybind_function([] { device_of(-1); }));
+  // What depends on the module, of a device that may not be open.
+  m.def("module_of", [](int i) {
+    return device::DeviceRegistry::instance().module(normalize_index(static_cast<c10::DeviceIndex>(i)));
+  });
+  m.def("capacity_of", [](int i) {
+    return device::DeviceRegistry::instance().capacity(normalize_index(static_cast<c10::DeviceIndex>(i)));
+  });
   m.def("is_initialized", [] { return hpu_allocator()->initialized(); });
   m.def("is_in_bad_fork", [] { return device::DeviceRegistry::instance().bad_fork(); });
   // Wrapped as PyTorch wraps its own functions, so that kernels' warnings become Python warnings.
@@ -237,11 +245,23 @@ void bind_ops(py::module& m) {
   m.def("default_generator", [](int i) { return default_generator(static_cast<c10::DeviceIndex>(i)); });
 }
 
+// Calls a function of openhpu.device.lifecycle from the middle of an operator, as if from a script: the keys that are
+// excluded for the operator's own calls, such as autograd's, are as at the start of a thread.
+template <class... Args>
+void call_lifecycle(const char* name, Args... args) {
+  if (python_ended.load(std::memory_order_relaxed)) return;
+  Gil gil;
+  const c10::impl::ForceDispatchKeyGuard usual_keys{
+      c10::impl::LocalDispatchKeySet(c10::impl::PODLocalDispatchKeySet{})};
+  py::module_::import("openhpu.device.lifecycle").attr(name)(args...);
+}
+
 void set_up_device(device::Device& d) {
   install_kernel_allocator();
   register_kernel_pools(d.memory(), d.workspace());
   if (kernel_threads() <= 0) set_kernel_threads(at::get_num_threads());
   limit_kernel_threads(d.cores());
+  open_for_autograd();
 }
 
 // Everything that must happen once when the library is loaded: what lower layers call above them, and the kernels.
@@ -254,6 +274,8 @@ void load() {
       .handle_signals = &handle_signals,
       .set_up_worker = &set_up_worker,
       .run_as_worker = &run_as_worker,
+      .prepare_to_open = [] { call_lifecycle("_prepare_to_open"); },
+      .first_device_opened = [](int index) { call_lifecycle("_first_device_opened", index); },
       .set_up_device = &set_up_device,
       .describe_origin = &describe_origin,
       .executing_site = &executing_site,

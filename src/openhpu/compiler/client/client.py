@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -163,6 +164,8 @@ class Compilations:
 
 
 _compilations: Compilations | None = None
+# Makes that of this process. It has threads: a process that opens no device shall have none, and a child of its own.
+_make: Callable[[], Compilations] | None = None
 
 
 @functools.cache
@@ -174,7 +177,7 @@ def start() -> None:
 
 @functools.cache
 def _start() -> None:
-    global _compilations
+    global _make
     policy = settings.get("OPENHPU_COMPILE")
     longest = min(settings.get("PT_HPU_MAX_COMPOUND_OP_SIZE"), _MAX_OPERATORS)
     deadline = settings.get("OPENHPU_COMPILE_DEADLINE") or _LONGEST_S
@@ -188,19 +191,22 @@ def _start() -> None:
     )
     if policy == "off":
         return
+    _make = functools.partial(_compilations_of, _disk_cache(), policy != "sync", deadline)
+
+
+def _compilations_of(cache: DiskCache | None, idle: bool, deadline: float) -> Compilations:
     from openhpu.compiler.client.service import Service
 
     aside = Aside("openhpu-told")
     service = Service(
-        _disk_cache(),
-        idle=policy != "sync",
+        cache,
+        idle=idle,
         deadline=deadline,
         urgent=_C.awaited_recipes,
         hurry=_C.compiler_is_in_a_hurry,
         warn=lambda message: aside.run(functools.partial(warnings.warn, message, RuntimeWarning, stacklevel=2)),
     )
-    _compilations = Compilations(service, aside)
-    atexit.register(_compilations.stop)
+    return Compilations(service, aside)
 
 
 def _most_libraries() -> int:
@@ -220,8 +226,16 @@ def start_compiling() -> None:
 
 
 def ahead() -> None:
-    """Start the compiler's process, where graphs will need it. Called when the first device is opened."""
-    if _compilations is not None and os.getpid() == _compilations._owner:
+    """Serve the core's requests, and start the compiler's process where graphs will need it. Called when the first
+    device is opened."""
+    global _compilations
+    if _make is None:
+        return
+    with no_fork:
+        if _compilations is None:
+            _compilations = _make()
+            atexit.register(_compilations.stop)
+    if os.getpid() == _compilations._owner:
         _compilations._service.ahead()
 
 
