@@ -123,7 +123,8 @@ def test_memory_is_free_again_after_the_wait():
 def test_futures():
     x = torch.full((4,), float(dist.get_rank() + 1), device="hpu")
     future = dist.all_reduce(x, async_op=True).get_future()
-    assert future.then(lambda f: [t / 2 for t in f.value()]).wait()[0].tolist() == [1.5] * 4
+    halved = future.then(lambda f: [t / 2 for t in f.value()])
+    assert halved.wait()[0].tolist() == [1.5] * 4
 
 
 @ranks(2)

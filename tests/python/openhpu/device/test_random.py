@@ -34,7 +34,8 @@ def test_philox_states(hpu):
     torch.manual_seed(5)
     hpu.set_rng_ctx("philox")
     try:
-        assert struct.unpack("<QQ", bytes(hpu.get_rng_state().tolist())) == (5, 0)
+        state = hpu.get_rng_state()
+        assert struct.unpack("<QQ", bytes(state.tolist())) == (5, 0)
         moved = torch.frombuffer(bytearray(struct.pack("<QQ", 5, 8)), dtype=torch.uint8)
         hpu.set_rng_state(moved)
         assert torch.equal(hpu.get_rng_state(), moved)
