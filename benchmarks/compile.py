@@ -41,7 +41,8 @@ _STARTED = ("hpu, graph of the step", "hpu, torch.compile", "CPU, torch.compile"
 
 def _ready(call: Callable[[], Any]) -> str:
     """Call until every graph runs as a recipe; a note that says whether they do."""
-    call(), call()
+    call()
+    call()
     openhpu.wait_for_recipes(_RECIPES_S)
     call()
     hpu.synchronize()

@@ -92,7 +92,7 @@ PEERS: dict[str, Callable[[nn.Module, Tensor], Callable[[], Any]]] = {
 }
 
 
-def _captured(call: Callable[[], Any]) -> tuple[hpu.HPUGraph, Any]:
+def captured(call: Callable[[], Any]) -> tuple[hpu.HPUGraph, Any]:
     graph = hpu.HPUGraph()
     with hpu.graph(graph):
         result = call()
@@ -106,7 +106,7 @@ def _captured(call: Callable[[], Any]) -> tuple[hpu.HPUGraph, Any]:
 def overhead(rounds: int) -> Table:
     """A graph of one operator."""
     x = torch.ones(8, device="hpu")
-    graph, _ = _captured(lambda: x + 1)
+    graph, _ = captured(lambda: x + 1)
     found = in_turns([Peer("replay", graph.replay, on_hpu=True)], rounds, 500)["replay"]
 
     def until_done() -> None:
@@ -137,7 +137,7 @@ def _inference(number: int, rounds: int) -> Table:
         expected = case.model(case.x)
         given = case.x.to("hpu")
         copied = copy.deepcopy(case.model).to("hpu")
-        graph, result = _captured(lambda: copied(given))
+        graph, result = captured(lambda: copied(given))
         check_equal(result, expected, case.title, **CLOSE)
         peers = [Peer("hpu, replay", graph.replay, on_hpu=True), Peer("hpu, eager", copied, (given,), on_hpu=True)]
         notes = ["The replay is a recipe." if graph.describe()["recipe"] else "The replay runs NODE BY NODE."]

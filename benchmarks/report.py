@@ -62,7 +62,9 @@ def _text(cell: Cell) -> str:
 def _number(value: float) -> str:
     if value == 0:
         return "0"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:.0f}"
 
 
 def table_of(title: str, found: Mapping[str, Samples], base: str, notes: Iterable[str]) -> Table:

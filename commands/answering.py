@@ -22,8 +22,8 @@ _channel = sys.stdout  # of the answers, in the process
 class Answering:
     """The process; use with `with`. When it is left, the process is stopped with all that it started.
 
-    `environment` is added to `base`. `core` is the one that it may run on (None: this process's cores). What it prints
-    on stderr is shown where it fails.
+    `environment` is added to `base`. `core` is the one that it may run on (None: this process's cores). `python` is its
+    interpreter. What it prints on stderr is shown where it fails.
     """
 
     child: Child
@@ -35,8 +35,9 @@ class Answering:
         environment: Mapping[str, str] | None = None,
         core: int | None = None,
         base: Mapping[str, str] = os.environ,
+        python: str = sys.executable,
     ):
-        self._command = [sys.executable, "-m", module, *arguments]
+        self._command = [python, "-m", module, *arguments]
         self._environment = {**base, "OPENHPU_MODULE_LOCKS": "0", **(environment or {})}
         self._core = core
 

@@ -41,7 +41,8 @@ class Stopped(BaseException):
 
     def __init__(self, why: str, code: int) -> None:
         super().__init__(why)
-        self.why, self.code = why, code
+        self.why = why
+        self.code = code
 
 
 def minutes(name: str, default: float) -> float:

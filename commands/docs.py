@@ -9,7 +9,8 @@ from pathlib import Path
 
 from commands import ROOT
 
-_BEGIN, _END = "<!-- {}: written by `make docs` -->\n\n", "\n\n<!-- end -->"
+_BEGIN = "<!-- {}: written by `make docs` -->\n\n"
+_END = "\n\n<!-- end -->"
 _FORM = re.compile(_BEGIN.format("(.*?)") + "(.*?)" + _END, re.DOTALL)
 
 
@@ -82,7 +83,8 @@ def path_of(page: str) -> Path:
 
 def updated(page: str) -> str:
     """The text of a page with its tables as they are now. ValueError where it lacks the place of one."""
-    tables, text = PAGES[page](), path_of(page).read_text(encoding="utf-8")
+    tables = PAGES[page]()
+    text = path_of(page).read_text(encoding="utf-8")
     places = [found[1] for found in _FORM.finditer(text)]
     if sorted(places) != sorted(tables):
         raise ValueError(f"docs/{page} has places for the tables {places}; expected {list(tables)}")

@@ -165,7 +165,8 @@ def _prepare(request: dict[str, Any], usual: list[Any], paths: list[str]) -> tup
     os.environ.clear()
     os.environ.update(request["env"])
     arguments = [*request["argv"][1:]]
-    options, faults = [], False
+    options = []
+    faults = False
     while arguments[0] in ("-W", "-X"):
         if arguments.pop(0) == "-W":
             options.append(arguments.pop(0))
@@ -182,7 +183,8 @@ def _prepare(request: dict[str, Any], usual: list[Any], paths: list[str]) -> tup
         faulthandler.enable()
     sys.argv = arguments
     if arguments[0] == "-c":
-        code, name = arguments.pop(1), "<string>"
+        code = arguments.pop(1)
+        name = "<string>"
     else:
         name = arguments[0]
         code = Path(name).read_text()

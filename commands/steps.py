@@ -29,7 +29,9 @@ def main(name: str, minutes: str, *commands: str) -> int:
                 over = ended.code == OVER or budget.seconds() <= _BEFORE_S
                 budget.done(command, "ended by its budget" if over else ended.how)
                 budget.say(*budget.summary_of(f"{command}: {'its budget is used up' if over else ended.how}"))
-                return OVER if over else ended.code if ended.code > 0 else 1
+                if over:
+                    return OVER
+                return ended.code if ended.code > 0 else 1
             budget.done(command)
         budget.say(f"{name}: {(time.monotonic() - budget.started) / 60:.1f} min of {budget.minutes:g}")
     return 0

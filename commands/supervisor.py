@@ -20,7 +20,9 @@ import sys
 import time
 from _signal import SIG_DFL, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGXFSZ, set_wakeup_fd, signal
 
-_PDEATHSIG, _SUBREAPER = 1, 36  # options of prctl
+# Options of prctl.
+_PDEATHSIG = 1
+_SUBREAPER = 36
 _LOOK_S = 0.5  # how often it asks whether its parent lives
 _DEAF_S = 10.0  # after SIGKILL; a process in the kernel may not notice
 
@@ -83,7 +85,10 @@ def quoted(text):
 
 class Supervisor:
     def __init__(self, socket, seconds, grace, farewell, parent, command):
-        self.socket, self.grace, self.farewell, self.parent = socket, grace, farewell, parent
+        self.socket = socket
+        self.grace = grace
+        self.farewell = farewell
+        self.parent = parent
         self.deadline = time.monotonic() + seconds
         self.code = None  # of the command, once it has ended
         self.timed_out = False

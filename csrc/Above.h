@@ -33,6 +33,12 @@ struct Above {
   // Called by device/command_queue, supplied by run/KernelThreads: calls `run`, which does not throw, on a host thread
   // that runs commands in the worker's place.
   void (*run_as_worker)(const std::function<void()>& run) = [](const std::function<void()>& run) { run(); };
+  // Called by device/device, supplied by python/module: before a device is opened, on the thread that opens it, without
+  // a lock. It may throw, and the device is not opened then.
+  void (*prepare_to_open)() = [] {};
+  // Called by device/device, supplied by python/module: after the first device of the process was opened, on the thread
+  // that opened it, without a lock. It may use the device.
+  void (*first_device_opened)(int index) = [](int) {};
   // Called by device/device, supplied by python/module: right after a device was opened. It may ask for that device.
   void (*set_up_device)(device::Device& d) = [](device::Device&) {};
   // Called by device/trace, supplied by torch/Kineto: the stream (by the record's device), the operation and the

@@ -67,7 +67,9 @@ class Tests:
 
     def __init__(self, budget: Budget, name: str, arguments: list[str]) -> None:
         self.budget = budget
-        self.lane, self.folder, self.arguments = LANES[name], folder_of(name), arguments
+        self.lane = LANES[name]
+        self.folder = folder_of(name)
+        self.arguments = arguments
         self.site, self.tests = install(name, self.lane, self.folder)
         if self.lane.listed:
             self.lane = self.lane._replace(runs=listed.runs(self.tests, self.lane.listed, LISTED))
@@ -151,7 +153,8 @@ def run(budget: Budget, name: str, arguments: list[str], only: str = "") -> int:
 
 def times(budget: Budget, name: str, quick: bool) -> int:
     """Measure the lane's steps on both devices, in lazy mode; write them into its page."""
-    lane, folder = LANES[name], folder_of(name)
+    lane = LANES[name]
+    folder = folder_of(name)
     if not lane.times:
         print(f"the lane {name} has no times; these have: {', '.join(n for n, one in LANES.items() if one.times)}")
         return 2

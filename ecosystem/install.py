@@ -71,9 +71,11 @@ def lock(name: str) -> None:
 
 def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:
     """The folder with the lane's packages, if it has any, and the one with its tests. Raises LackingError."""
-    site, tests = None, ROOT / "ecosystem" / name.replace("-", "_").replace(".", "_")
+    site = None
+    tests = ROOT / "ecosystem" / name.replace("-", "_").replace(".", "_")
     if lane.packages:
-        packages, listed = requirements(name), folder / "requirements.txt"
+        packages = requirements(name)
+        listed = folder / "requirements.txt"
         # Named as in an environment: dill, by which datasets takes fingerprints, copies modules that lie elsewhere.
         site, done = folder / "site-packages", folder / "installed.txt"
         if not done.exists() or done.read_text() != packages:
@@ -129,7 +131,8 @@ def _checkout(name: str, repository: str, folder: Path, site: Path, apart: bool)
     """
     repository, _, commit = repository.partition("@")
     project = repository.partition("/")[2]
-    copy, variable = folder / project, project.replace("-", "_").upper()
+    copy = folder / project
+    variable = project.replace("-", "_").upper()
     installed = _installed(project, site)
     given = os.environ.get(variable)
     if given:

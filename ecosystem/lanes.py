@@ -82,6 +82,7 @@ _VLLM_SERVING = (
     ("tokens of models with HPU graphs", "test_serving.py", "test_tokens and compile"),
     ("features", "test_features.py", ""),
     ("the plugin's unit tests as docs/ci.md runs them", "test_ci.py", ""),
+    ("simulated serving", "test_simulated.py", ""),
 )
 
 
@@ -140,7 +141,7 @@ _RUNS = {
     ),
     "lightning-habana": (Run("eager", ("test_released.py",), EAGER), Run("lazy", ("test_released.py",), LAZY)),
     "vllm": (
-        *_vllm_serving("eager", EAGER, (0, 1, 2, 3, 4, 5, 7, 8)),
+        *_vllm_serving("eager", EAGER, (0, 1, 2, 3, 4, 5, 7, 8, 9)),
         *_vllm_serving("lazy, node by node", LAZY | _NODES, (0, 4)),
         *_vllm_serving("lazy, in recipes", LAZY, (6, 7)),
         *(

@@ -11,7 +11,8 @@ from commands.kept import replace
 from ecosystem.lanes import LANES, Lane
 
 # The parts of a page, each written by itself; the first one begins the page.
-TESTS, TIMES = "# ", "## Times of a step"
+TESTS = "# "
+TIMES = "## Times of a step"
 _CELL = re.compile(r"::test_feature\[(.+)/(\w+)\]$")  # of a table of features by modes
 _ROW = r"^\| (.+) \| (\d+) \| (\d+) \| (\d+) \| [\d.]+ \| (.+) \|$"  # of a page's table of runs
 
@@ -120,7 +121,12 @@ def _expected(lane: Lane, case: Case) -> str:
 def write(path: Path, text: str, part: str) -> None:
     """Replace one part of a page, TESTS or TIMES, and leave the other as it is."""
     before, _, after = (path.read_text() if path.exists() else "").partition(f"{TIMES}\n")
-    tests, times = (text, f"{TIMES}\n{after}" if after else "") if part == TESTS else (before, text)
+    if part == TESTS:
+        tests = text
+        times = f"{TIMES}\n{after}" if after else ""
+    else:
+        tests = before
+        times = text
     replace(path, "\n".join(piece.strip() + "\n" for piece in (tests, times) if piece.strip()).encode())
 
 

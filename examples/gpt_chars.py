@@ -30,7 +30,8 @@ class Text:
         index = {character: i for i, character in enumerate(self.characters)}
         numbers = torch.tensor([index[character] for character in text])
         end = len(numbers) * 9 // 10
-        self.train, self.validation = numbers[:end], numbers[end:]
+        self.train = numbers[:end]
+        self.validation = numbers[end:]
 
     def decode(self, numbers: Sequence[int]) -> str:
         """The text of these numbers."""
@@ -56,7 +57,8 @@ class Block(nn.Module):
     def __init__(self, width: int, heads: int):
         super().__init__()
         self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.norm1 = nn.LayerNorm(width)
+        self.norm2 = nn.LayerNorm(width)
         self.qkv = nn.Linear(width, 3 * width)
         self.project = nn.Linear(width, width)
         self.feed = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
@@ -172,7 +174,8 @@ def main() -> None:
     args = parser.parse_args()
 
     trainer = Trainer(args.device, args.batch_size, args.lr, args.seed, args.fused)
-    loss, stretch = float("nan"), 50
+    loss = float("nan")
+    stretch = 50
     with tqdm(total=args.steps, desc=f"GPT on {args.device}", unit="step", mininterval=1) as bar:
         for done in range(0, args.steps, stretch):
             loss, _ = trainer.train(min(stretch, args.steps - done), bar)

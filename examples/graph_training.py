@@ -27,7 +27,9 @@ Step = Callable[[Tensor, Tensor], Tensor]
 
 def whole_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, images: Tensor, labels: Tensor) -> Step:
     """A step on batches like the given one, as one graph."""
-    step, static_images, static_labels = usual(model, optimizer), images.clone(), labels.clone()
+    step = usual(model, optimizer)
+    static_images = images.clone()
+    static_labels = labels.clone()
     step(static_images, static_labels)  # makes the optimizer's state, which the graph then updates in place
     graph = ht.hpu.HPUGraph()
     with ht.hpu.graph(graph):
@@ -73,7 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
         step = whole_step(model, optimizer, images[:BATCH], labels[:BATCH])
     openhpu.reset_counters()
-    start, steps = time.perf_counter(), 0
+    start = time.perf_counter()
+    steps = 0
     for epoch in range(options.epochs):
         order = torch.randperm(len(images), device="hpu")
         for rows in order.split(BATCH):

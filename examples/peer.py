@@ -18,7 +18,8 @@ class Peer(children.Peer):
     """
 
     def __init__(self, model: str, device: str, lazy: bool = False, fused: bool = False, compiled: bool = False):
-        self.lazy, self.compiled = lazy, compiled
+        self.lazy = lazy
+        self.compiled = compiled
         mode = {"PT_HPU_LAZY_MODE": str(int(lazy))}
         super().__init__("examples.peer:Training", model, device, fused, compiled, environment=mode)
 
@@ -33,7 +34,8 @@ class Training:
             # Not `model.compile()`: of a Sequential that compiles nothing but modules inside that are not PyTorch's.
             trainer.model = torch.compile(trainer.model)
         openhpu.reset_counters()
-        self.device, self.compiled = device, compiled
+        self.device = device
+        self.compiled = compiled
         self.wait = openhpu.wait_for_recipes
         self.train = trainer.train if model == "gpt" else trainer.train_epoch
         self.quality = trainer.validation_loss if model == "gpt" else trainer.accuracy

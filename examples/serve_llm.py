@@ -123,7 +123,8 @@ def in_hub(kind: str, name: str) -> Path:
     """Write a tiny model where huggingface_hub keeps the model `name`. SystemExit where there is one."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    folder, revision = Path(HF_HUB_CACHE) / f"models--{name.replace('/', '--')}", "0" * 40
+    folder = Path(HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
+    revision = "0" * 40
     if folder.exists():
         raise SystemExit(f"serve_llm: {folder} is there already; delete it, or set HF_HOME to another folder")
     tiny_model(kind, folder / "snapshots" / revision)
@@ -241,7 +242,8 @@ def main() -> int:
             openhpu.wait_for_recipes(_RECIPES_S)
         before, start = events.counters(), time.perf_counter()
         results = generate(llm, options.tokens)
-        seconds, after = time.perf_counter() - start, events.counters()
+        seconds = time.perf_counter() - start
+        after = events.counters()
         print(f"{len(results) * options.tokens / seconds:.0f} tokens/s")
         for counter in COUNTERS:
             print(f"{counter}: {after[counter] - before[counter]}")

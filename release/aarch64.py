@@ -28,7 +28,8 @@ HOME = FOLDER / "home"
 SMOKE = ("-m", "release.smoke")
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore", "-o", "faulthandler_timeout=800")
-OLD, SVE = "cortex-a72", "max,sve-default-vector-length=32"  # of 256 bits, which PyTorch uses
+OLD = "cortex-a72"
+SVE = "max,sve-default-vector-length=32"  # of 256 bits, which PyTorch uses
 
 
 class Row(NamedTuple):

@@ -15,7 +15,9 @@ from commands.budget import Budget
 from release import ROOT
 from release.environments import PIP, VERSIONS, StepError, checked
 
-COMPILER, EMULATOR, LIBRARIES = "aarch64-linux-gnu-g++", "qemu-aarch64", "/usr/aarch64-linux-gnu"
+COMPILER = "aarch64-linux-gnu-g++"
+EMULATOR = "qemu-aarch64"
+LIBRARIES = "/usr/aarch64-linux-gnu"
 TOOLS = "apt install g++-aarch64-linux-gnu qemu-user"
 OPTIONS = (
     "-DCMAKE_SYSTEM_NAME=Linux",

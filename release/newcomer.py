@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from commands import child
@@ -31,12 +32,24 @@ _GRAPH = (
     "import torch, openhpu, habana_frameworks.torch.core as c\nx = torch.ones(9, device='hpu')\n"
     "for _ in range(4):\n y = x * 2 + 1; c.mark_step()\nopenhpu.wait_for_recipes(); print(y.sum().item())"
 )
-# What is wrong, how the core's file is renamed for that, the program and its environment, and how the message ends.
-_ERRORS: tuple[tuple[str, str, str, dict[str, str], str], ...] = (
-    ("no g++", "", _GRAPH, {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync"}, "`apt install g++`"),
-    ("another PyTorch", "9{release}/{name}", _TENSOR, {}, "`pip install .`"),
-    ("another Python", "{release}/_C.cpython-39-riscv64-linux-gnu.so", _TENSOR, {}, "openhpu-*.whl`"),
-    ("no core", "{release}/none", _TENSOR, {}, "`pip install .`"),
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong. `core`: the name that the core's file gets. `end`: how the message ends."""
+
+    what: str
+    program: str
+    end: str
+    core: str = "{release}/{name}"
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+_FAULTS = (
+    Fault("no g++", _GRAPH, "`apt install g++`", variables={"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync"}),
+    Fault("another PyTorch", _TENSOR, "`pip install .`", core="9{release}/{name}"),
+    Fault("another Python", _TENSOR, "openhpu-*.whl`", core="{release}/_C.cpython-39-riscv64-linux-gnu.so"),
+    Fault("no core", _TENSOR, "`pip install .`", core="{release}/none"),
 )
 
 
@@ -53,7 +66,9 @@ class Container:
     """The place, with a wheel."""
 
     def __init__(self, folder: Path, wheel: str) -> None:
-        self.environment, self.work, self.inside = folder / "env", folder / "work", list[str]()
+        self.environment = folder / "env"
+        self.work = folder / "work"
+        self.inside = list[str]()
         venv.create(self.environment, with_pip=False)
         (self.packages,) = self.environment.glob("lib/python*/site-packages")
         for path in (self.work, folder / "packages"):
@@ -100,17 +115,17 @@ def main(wheel: str) -> int:
                 if place.run(" ".join(command), command).code:
                     wrong.append(" ".join(command))
         cores = [*place.packages.glob("openhpu/cores/*/_C.*")]
-        for what, new, code, variables, end in _ERRORS:
-            names = [(new or "{release}/{name}").format(name=core.name, release=core.parent.name) for core in cores]
+        for fault in _FAULTS:
+            names = [fault.core.format(name=core.name, release=core.parent.name) for core in cores]
             moved = {core: core.parents[1] / name for core, name in zip(cores, names, strict=True)}
             for core, there in moved.items():
                 there.parent.mkdir(exist_ok=True)
                 core.rename(there)
-            said = place.run(f"with {what}", ["python", "-c", code], **variables).output
+            said = place.run(f"with {fault.what}", ["python", "-c", fault.program], **fault.variables).output
             for core, there in moved.items():
                 there.rename(core)
-            if end not in said:
-                wrong.append(f"{what}: {end} is not in what it says")
+            if fault.end not in said:
+                wrong.append(f"{fault.what}: {fault.end} is not in what it says")
     print("\nwrong:", *wrong or ["nothing"], sep="\n  ")
     return int(bool(wrong))
 

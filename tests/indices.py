@@ -19,7 +19,8 @@ def padded(function, wraps=False):
     """`function(x, dim, index, *others)` of the CPU with a row of zeros for what is out of range."""
 
     def call(x, dim, index, *others):
-        index, size = index.long(), x.shape[dim]
+        index = index.long()
+        size = x.shape[dim]
         bad = (index < (-size if wraps else 0)) | (index >= size)
         positive = torch.where(index < 0, index + size, index) if wraps else index
         x = torch.cat([x, torch.zeros_like(x.narrow(dim, 0, 1) if size else x.new_zeros(with_one(x.shape, dim)))], dim)

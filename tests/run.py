@@ -58,7 +58,8 @@ class Ran:
             self.seconds[found[2]] += float(found[1])
         if not (found := OUTCOME.match(line)):
             return ""
-        outcome, test = KINDS.get(found[1], "failed"), found[2]
+        outcome = KINDS.get(found[1], "failed")
+        test = found[2]
         if self.outcomes.get(test) != "failed":  # it may pass, and fail when it is taken down
             self.outcomes[test] = outcome
         return test

@@ -36,6 +36,7 @@ at::Tensor cpu_alias_to_read(const at::Tensor& t) {
 }
 
 c10::Storage make_hpu_storage(c10::DeviceIndex index, size_t nbytes) {
+  device_of(index);  // opened first, if need be: that reads the mode
   auto* capture = current_capture(index);
   if (lazy_mode() || C10_UNLIKELY(capture != nullptr)) {
     // Found out here rather than when the graph runs.

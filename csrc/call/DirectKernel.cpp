@@ -5,7 +5,6 @@ namespace {
 
 using at::Scalar;
 using at::Tensor;
-using OptionalTensor = std::optional<Tensor>;
 
 // A call's arguments as IValues. Tensors are borrowed: nobody counts these references, so none may be left to be
 // released.
@@ -24,7 +23,6 @@ class Arguments {
 
  private:
   static c10::IValue borrow(const Tensor& t) { return c10::MaybeOwnedTraits<Tensor>::createBorrow(t); }
-  static c10::IValue borrow(const OptionalTensor& t) { return t ? borrow(*t) : c10::IValue(); }
   template <class T>
   static c10::IValue borrow(const T& value) {
     return c10::IValue(value);
@@ -104,40 +102,69 @@ struct Returned<std::tuple<T...>> {
   static std::string types() { return (type_of<T>() + ...); }
 };
 
+template <class Signature>
+struct Text;
 template <class Return, class... A>
-void add(Signatures& known, Return (*)(A...)) {
-  known[(type_of<A>() + ...) + "->" + Returned<Return>::types()] = [](const c10::OperatorHandle& op,
-                                                                      c10::DispatchKey key) {
-    using Kernel = DirectKernel<Return(A...)>;
-    // With its C++ signature, which PyTorch compares with that of its own kernels.
-    return c10::Dispatcher::singleton().registerImpl(
-        op.operator_name(), key,
-        c10::KernelFunction::makeFromUnboxedFunctor<false, Kernel>(std::make_unique<Kernel>(op)),
-        c10::impl::CppSignature::make<Return(A...)>(), nullptr, "openhpu generic kernel");
-  };
-}
-template <class... Signature>
-void add_all(Signatures& known) {
-  (add(known, static_cast<Signature*>(nullptr)), ...);
+struct Text<Return(A...)> {
+  static std::string of() { return (type_of<A>() + ...) + "->" + Returned<Return>::types(); }
+};
+
+template <class Signature>
+c10::RegistrationHandleRAII register_kernel(const c10::OperatorHandle& op, c10::DispatchKey key) {
+  using Kernel = DirectKernel<Signature>;
+  // With its C++ signature, which PyTorch compares with that of its own kernels.
+  return c10::Dispatcher::singleton().registerImpl(
+      op.operator_name(), key, c10::KernelFunction::makeFromUnboxedFunctor<false, Kernel>(std::make_unique<Kernel>(op)),
+      c10::impl::CppSignature::make<Signature>(), nullptr, "openhpu generic kernel");
 }
 
+template <class Signature>
+void add(Signatures& known) {
+  known[Text<Signature>::of()] = &register_kernel<Signature>;
+}
+
+// Each with an operator that has it.
 Signatures all_signatures() {
   using T = const Tensor&;
   using S = const Scalar&;
-  using Dtype = std::optional<at::ScalarType>;
+  using OptionalScalar = const std::optional<Scalar>&;
+  using Dtype = at::ScalarType;
   Signatures known;
-  add_all<
-      Tensor(T), Tensor(T, T), Tensor(T, T, T), Tensor(T, T, S), Tensor(T, S), Tensor(T, S, S), Tensor(T, S, S, S),
-      Tensor(T, T, T, S), Tensor(T, T, T, S, S), Tensor(T, T, const OptionalTensor&), Tensor(T, int64_t, bool),
-      Tensor(T, T, int64_t, at::ScalarType), Tensor(T, Dtype), Tensor(T, std::string_view),
-      Tensor(T, T, std::string_view), Tensor(T, const std::optional<Scalar>&, const std::optional<Scalar>&),
-      Tensor(T, int64_t, T), Tensor(T, int64_t), Tensor(T, bool), Tensor(T, T, int64_t), Tensor(T, T, double),
-      Tensor(T, T, bool)>(known);
-  add_all<
-      Tensor&(Tensor&), Tensor&(Tensor&, T), Tensor&(Tensor&, T, T), Tensor&(Tensor&, T, S), Tensor&(Tensor&, S),
-      Tensor&(Tensor&, S, S), Tensor&(Tensor&, T, T, S), Tensor&(Tensor&, T, T, S, S)>(known);
-  add_all<Tensor&(T, Tensor&), Tensor&(T, T, Tensor&), Tensor&(T, T, S, Tensor&), Tensor&(T, S, Tensor&)>(known);
-  add_all<std::tuple<Tensor, Tensor>(T, int64_t, bool), std::tuple<Tensor, Tensor>(T)>(known);
+  add<Tensor(T)>(known);                                     // relu
+  add<Tensor(T, T)>(known);                                  // mm
+  add<Tensor(T, T, T)>(known);                               // where.self
+  add<Tensor(T, T, S)>(known);                               // add.Tensor
+  add<Tensor(T, S)>(known);                                  // pow.Tensor_Scalar
+  add<Tensor(T, S, S)>(known);                               // threshold
+  add<Tensor(T, S, S, S)>(known);                            // elu
+  add<Tensor(T, T, T, S)>(known);                            // addcmul
+  add<Tensor(T, T, T, S, S)>(known);                         // addmm
+  add<Tensor(T, int64_t, bool)>(known);                      // _softmax
+  add<Tensor(T, T, int64_t, Dtype)>(known);                  // _softmax_backward_data
+  add<Tensor(T, std::optional<Dtype>)>(known);               // prod
+  add<Tensor(T, std::string_view)>(known);                   // gelu
+  add<Tensor(T, T, std::string_view)>(known);                // gelu_backward
+  add<Tensor(T, OptionalScalar, OptionalScalar)>(known);     // clamp
+  add<Tensor(T, int64_t, T)>(known);                         // index_select
+  add<Tensor(T, int64_t)>(known);                            // glu
+  add<Tensor(T, bool)>(known);                               // cholesky
+  add<Tensor(T, T, int64_t)>(known);                         // mse_loss
+  add<Tensor(T, T, double)>(known);                          // native_dropout_backward
+  add<Tensor(T, T, bool)>(known);                            // _cholesky_solve_helper
+  add<Tensor&(Tensor&)>(known);                              // relu_
+  add<Tensor&(Tensor&, T)>(known);                           // lt_.Tensor
+  add<Tensor&(Tensor&, T, T)>(known);                        // lerp_.Tensor
+  add<Tensor&(Tensor&, T, S)>(known);                        // add_.Tensor
+  add<Tensor&(Tensor&, S)>(known);                           // fill_.Scalar
+  add<Tensor&(Tensor&, S, S)>(known);                        // threshold_
+  add<Tensor&(Tensor&, T, T, S)>(known);                     // addcmul_
+  add<Tensor&(Tensor&, T, T, S, S)>(known);                  // addmm_
+  add<Tensor&(T, Tensor&)>(known);                           // neg.out
+  add<Tensor&(T, T, Tensor&)>(known);                        // mul.out
+  add<Tensor&(T, T, S, Tensor&)>(known);                     // add.out
+  add<Tensor&(T, S, Tensor&)>(known);                        // clamp_max.out
+  add<std::tuple<Tensor, Tensor>(T, int64_t, bool)>(known);  // max.dim
+  add<std::tuple<Tensor, Tensor>(T)>(known);                 // log_sigmoid_forward
   return known;
 }
 

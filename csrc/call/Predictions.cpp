@@ -56,8 +56,10 @@ Results nll_loss_forward(const c10::IValue* args) {
 
 Results nll_loss_backward(const c10::IValue* args) {
   if (!classify(args[1], args + 2)) return {};
+  const auto scores = sizes(args[1]);
   const bool each = args[4].toInt() == at::Reduction::None;
-  return fit(args, {0}, each ? Sizes{sizes(args[1])[0]} : Sizes{}) ? Results{sizes(args[1])} : Results();
+  if (!fit(args, {0}, each ? Sizes{scores[0]} : Sizes{})) return {};
+  return {scores};
 }
 
 // `args` from the stride on.
@@ -75,7 +77,8 @@ Results convolved(const Sizes& input, const Sizes& weight, const c10::IValue* ar
 
 Results convolution(const c10::IValue* args) {
   auto out = convolved(sizes(args[0]), sizes(args[1]), args + 3);
-  return !out.empty() && fit(args, {2}, {out[0][1]}) ? out : Results();
+  if (out.empty() || !fit(args, {2}, {out[0][1]})) return {};
+  return out;
 }
 
 Results convolution_backward(const c10::IValue* args) {
@@ -110,16 +113,18 @@ Results normalized_over(const Sizes& input, const std::vector<int64_t>& normaliz
 
 Results layer_norm(const c10::IValue* args) {
   const auto normalized = args[1].toIntVector();
-  return fit(args, {2, 3}, {normalized.begin(), normalized.end()}) ? normalized_over(sizes(args[0]), normalized)
-                                                                   : Results();
+  if (!fit(args, {2, 3}, {normalized.begin(), normalized.end()})) return {};
+  return normalized_over(sizes(args[0]), normalized);
 }
 
 Results layer_norm_backward(const c10::IValue* args) {
   const auto input = sizes(args[1]);
   const auto normalized = args[2].toIntVector();
   const Sizes weight(normalized.begin(), normalized.end());
-  const auto saved = normalized_over(input, normalized);
-  if (saved.empty() || !fit(args, {0}, input) || !fit(args, {3, 4}, saved[1]) || !fit(args, {5, 6}, weight)) return {};
+  const auto results = normalized_over(input, normalized);
+  if (results.empty() || !fit(args, {0}, input)) return {};
+  const auto& mean = results[1];
+  if (!fit(args, {3, 4}, mean) || !fit(args, {5, 6}, weight)) return {};
   return {input, weight, weight};
 }
 

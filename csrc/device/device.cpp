@@ -12,30 +12,32 @@ namespace {
 
 static_assert(kMaxDevices <= 128, "device indices of PyTorch are 8 bits, signed");
 
-// The number of streams in a pool, as for PyTorch's other accelerators.
-constexpr size_t kStreamsOfAKind = 32;
-
 uint64_t physical_memory() {
   return static_cast<uint64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
+uint64_t capacity_of(const DeviceConfig& config) {
+  return config.memory_bytes ? config.memory_bytes : std::min(device_memory(), physical_memory());
+}
+
 }  // namespace
 
-Device::Device(int index, const DeviceConfig& config, const std::vector<int>& modules)
+Device::Device(int index, const DeviceConfig& config, const std::vector<int>& modules, Streams& streams)
     : index_(index),
       cores_(usable_cores(config.processes)),
       lock_(config.lock_modules ? std::make_unique<ModuleLock>(modules, config.module_wait_s) : nullptr),
       module_(lock_ ? lock_->module() : modules.at(0)),
       queue_(std::make_unique<CommandQueue>(std::to_string(index))),
-      default_stream_(*queue_, 0) {
+      streams_(streams) {
   const std::string name = "HPU " + std::to_string(index);
-  const size_t capacity = config.memory_bytes ? config.memory_bytes : std::min(device_memory(), physical_memory());
+  const size_t capacity = capacity_of(config);
   memory_ = std::make_unique<MemoryPool>(name, capacity, /*watchful=*/true);
   workspace_ = std::make_unique<MemoryPool>(name + " workspace", capacity, /*watchful=*/true);
   memory_->set_protection(config.protect_memory);
   queue_->set_index(index);
   queue_->set_spin_us(cores_ > 1 ? config.spin_us : 0);
   queue_->set_workerless(cores_ == 1);
+  streams_.attach(*queue_);
 }
 
 Device::~Device() {
@@ -48,27 +50,11 @@ void Device::close() {
   lock_.reset();
 }
 
-Stream& Device::stream(int64_t id) {
-  if (id == 0) return default_stream_;
-  std::lock_guard lock(streams_mutex_);
-  if (id < 0 || static_cast<size_t>(id) > streams_.size()) {
-    throw std::out_of_range("HPU " + std::to_string(index_) + " has no stream " + std::to_string(id));
-  }
-  return streams_[static_cast<size_t>(id) - 1];
-}
-
-Stream& Device::new_stream(int priority) {
-  std::lock_guard lock(streams_mutex_);
-  auto& [made, turn] = kinds_[priority < 0];
-  if (made.size() == kStreamsOfAKind) return *made[turn++ % kStreamsOfAKind];
-  const auto id = static_cast<int64_t>(streams_.size()) + 1;
-  return *made.emplace_back(&streams_.emplace_back(*queue_, id));
-}
-
 struct DeviceRegistry::Impl {
   // Recursive: `Above::set_up_device` may ask for the device that is being opened.
   std::recursive_mutex mutex;
   DeviceConfig config;
+  std::array<Streams, kMaxDevices> streams;
   std::array<std::unique_ptr<Device>, kMaxDevices> devices;
   // What `get` may hand out. Emptied at shutdown and in forked children, so that the usual case is one load.
   std::array<std::atomic<Device*>, kMaxDevices> open{};
@@ -108,22 +94,35 @@ struct DeviceRegistry::Impl {
     return turned;
   }
 
+  bool any_device() const {
+    return std::any_of(devices.begin(), devices.end(), [](const auto& device) { return device != nullptr; });
+  }
+
   Device& open_device(int index) {
     auto& slot = devices[static_cast<size_t>(index)];
-    if (slot) return *slot;  // asked for again while it is set up
     in_use.store(true, std::memory_order_release);
     try {
-      slot = std::make_unique<Device>(index, config, candidates(index));
+      slot = std::make_unique<Device>(index, config, candidates(index), streams[static_cast<size_t>(index)]);
       above.set_up_device(*slot);
     } catch (...) {
       slot.reset();
-      bool any = false;
-      for (const auto& device : devices) any = any || device;
-      in_use.store(any, std::memory_order_release);
+      in_use.store(any_device(), std::memory_order_release);
       throw;
     }
     open[static_cast<size_t>(index)].store(slot.get(), std::memory_order_release);
     return *slot;
+  }
+
+  // `first`: whether this call opened the first device of the process.
+  Device& get_or_open(int index, int count, bool& first) {
+    if (index < 0 || index >= count) throw std::out_of_range(range_error(index));
+    auto lock = this->lock();
+    check_usable();
+    if (auto& device = devices[static_cast<size_t>(index)]) return *device;  // meanwhile, or while it is set up
+    const bool none = !any_device();
+    Device& device = open_device(index);
+    first = none;
+    return device;
   }
 };
 
@@ -174,10 +173,36 @@ int DeviceRegistry::count() const noexcept { return static_cast<int>(impl_->conf
 Device& DeviceRegistry::get(int index) {
   if (Device* device = get_if_open(index)) return *device;
   impl_->check_usable();
+  // Neither runs under the registry's lock: both run Python code, which may wait for another thread that wants it.
+  above.prepare_to_open();
+  bool first = false;
+  Device& device = impl_->get_or_open(index, count(), first);
+  if (first) above.first_device_opened(index);
+  return device;
+}
+
+Device* DeviceRegistry::if_open(int index) {
+  Device* device = get_if_open(index);
+  if (!device && impl_->in_use.load(std::memory_order_acquire)) impl_->check_usable();
+  return device;
+}
+
+Streams& DeviceRegistry::streams(int index) {
   if (index < 0 || index >= count()) throw std::out_of_range(impl_->range_error(index));
+  return impl_->streams[static_cast<size_t>(index)];
+}
+
+int DeviceRegistry::module(int index) {
+  if (Device* device = get_if_open(index)) return device->module();
+  if (index < 0 || index >= count()) throw std::out_of_range(impl_->range_error(index));
+  if (bad_fork()) return impl_->config.modules[static_cast<size_t>(index)];  // the lock may be held for ever
   auto lock = impl_->lock();
-  impl_->check_usable();
-  return impl_->open_device(index);
+  return impl_->candidates(index).front();
+}
+
+uint64_t DeviceRegistry::capacity(int index) {
+  if (Device* device = get_if_open(index)) return device->memory().stats().limit;
+  return capacity_of(config());
 }
 
 Device* DeviceRegistry::get_if_open(int index) noexcept {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <deque>
 
 #include "device/command_queue.h"
 #include "device/memory_pool.h"
@@ -33,7 +32,8 @@ struct DeviceConfig {
 // One software accelerator: memory, workspace (scratch memory of kernels, in worker order), queue, streams.
 class Device {
  public:
-  Device(int index, const DeviceConfig& config, const std::vector<int>& modules);  // on the first free one of these
+  // On the first free one of the modules.
+  Device(int index, const DeviceConfig& config, const std::vector<int>& modules, Streams& streams);
   ~Device();
 
   int index() const noexcept { return index_; }
@@ -45,11 +45,7 @@ class Device {
   // submitting thread.
   int cores() const noexcept { return cores_; }
 
-  Stream& stream(int64_t id);  // throws std::out_of_range for an unknown id; 0 is the default stream
-  // A stream lives as long as the device. There are 32 of high priority (below 0) and 32 others. After that streams are
-  // handed out again in turn, as on PyTorch's other accelerators. So a script that makes one in each step does not
-  // grow.
-  Stream& new_stream(int priority);
+  Stream& stream(int64_t id) { return streams_.at(id, index_); }  // throws std::out_of_range for an unknown id
   // Runs the submitted commands, ends the worker and releases the module. The memory stays, so that late frees are
   // safe.
   void close();
@@ -62,19 +58,12 @@ class Device {
   std::unique_ptr<MemoryPool> memory_;
   std::unique_ptr<MemoryPool> workspace_;
   std::unique_ptr<CommandQueue> queue_;
-  Stream default_stream_;
-  std::mutex streams_mutex_;
-  std::deque<Stream> streams_;  // the others; a deque: addresses stay when it grows
-  // Normal and high priority.
-  struct Kind {
-    std::vector<Stream*> made;
-    size_t turn = 0;  // index of the next one to hand out
-  };
-  std::array<Kind, 2> kinds_;
+  Streams& streams_;  // of the registry
 };
 
-// The devices of this process. Opened one by one, at first use. A forked child that inherits open devices can
-// not use them (their workers do not exist there): `get` throws std::runtime_error, `bad_fork` tells.
+// The devices of this process. Memory and work open them, one by one; questions (`if_open` and what follows) open
+// none. A forked child that inherits open devices can not use them (their workers do not exist there): `get` and
+// `if_open` throw std::runtime_error, `bad_fork` tells.
 class DeviceRegistry {
  public:
   static DeviceRegistry& instance();
@@ -85,7 +74,15 @@ class DeviceRegistry {
   int count() const noexcept;
   // Opens device `index` if need be. Throws std::out_of_range "HPU device index 3 is out of range: ..." .
   Device& get(int index);
-  Device* get_if_open(int index) noexcept;
+  // For a question: null where the device is not open, which has nothing to wait for and no memory in use. Throws as
+  // `get` in a forked child, and after the shutdown of devices that were open.
+  Device* if_open(int index);
+  Device* get_if_open(int index) noexcept;  // the same without an error
+  Streams& streams(int index);              // throws std::out_of_range
+  // The module that device `index` has, or the one that it would try first.
+  int module(int index);
+  // The capacity of a device in bytes: that of the one that is open, or what the configuration says.
+  uint64_t capacity(int index);
   std::vector<Device*> open();  // those that are open, by index; none in a forked child
   bool bad_fork() const noexcept;
   // Which open device's memory holds `ptr`; -1 if none.

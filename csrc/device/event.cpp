@@ -5,6 +5,14 @@
 #include "device/stream.h"
 
 namespace openhpu::device {
+namespace {
+
+uint64_t steady_now_ns() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+}  // namespace
 
 void Event::record(Stream& stream) {
   std::shared_ptr<std::atomic<uint64_t>> stamp;
@@ -12,10 +20,7 @@ void Event::record(Stream& stream) {
   uint64_t sequence = stream.last();
   if (timing_) {
     stamp = std::make_shared<std::atomic<uint64_t>>(0);
-    const auto set = [stamp] {
-      const auto now = std::chrono::steady_clock::now().time_since_epoch();
-      stamp->store(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count(), std::memory_order_relaxed);
-    };
+    const auto set = [stamp] { stamp->store(steady_now_ns(), std::memory_order_relaxed); };
     sequence = stream.queue().submit("event", set, /*site=*/0, /*anywhere=*/true);
     stream.note(sequence);
   }
@@ -27,6 +32,11 @@ void Event::record(Stream& stream) {
 void Event::record(std::shared_ptr<Point> point) {
   point_ = std::move(point);
   stamp_ns_ = nullptr;
+}
+
+void Event::record_at_once() {
+  point_ = nullptr;
+  stamp_ns_ = timing_ ? std::make_shared<std::atomic<uint64_t>>(steady_now_ns()) : nullptr;
 }
 
 bool Event::query() const { return !point_ || point_->reached(); }

@@ -26,8 +26,11 @@ class Event {
 
   void record(Stream& stream);
   void record(std::shared_ptr<Point> point);
-  bool query() const;        // reached?
-  void synchronize() const;  // blocks until reached
+  // On a stream of a device that is not open: nothing is before the point, so it is reached at once.
+  void record_at_once();
+  bool has_point() const { return point_ != nullptr; }  // false: reached
+  bool query() const;                                   // reached?
+  void synchronize() const;                             // blocks until reached
   // Makes the stream's later commands run after this point, and waits for the stream end after it. Within one device
   // the queue already orders them; for a stream of another device a command is queued there that waits.
   void block(Stream& stream) const;

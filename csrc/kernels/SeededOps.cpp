@@ -75,7 +75,18 @@ void of_uniform(const at::Tensor& out, uint32_t seed, const Value& value) {
 
 // Bits of the fraction that a dtype can hold, so that a value below 1 does not round up to 1.
 int fraction_bits(at::ScalarType t) {
-  return t == at::kBFloat16 ? 8 : t == at::kHalf ? 11 : t == at::kFloat8_e4m3fn ? 4 : t == at::kFloat8_e5m2 ? 3 : 24;
+  switch (t) {
+    case at::kFloat8_e5m2:
+      return 3;
+    case at::kFloat8_e4m3fn:
+      return 4;
+    case at::kBFloat16:
+      return 8;
+    case at::kHalf:
+      return 11;
+    default:
+      return 24;
+  }
 }
 
 double normal_wide(uint32_t a, uint32_t b) {

@@ -205,6 +205,26 @@ std::vector<RecipeManifest::TensorSpec> tensor_specs(const py::object& list) {
   return out;
 }
 
+CompilePolicy policy_of(const std::string& name) {
+  if (name == "sync") return CompilePolicy::Sync;
+  if (name == "background") return CompilePolicy::Background;
+  return CompilePolicy::Off;
+}
+
+// What is not given has the default of GraphCache::Limits.
+void configure_graphs(
+    const std::string& policy, size_t max_graphs, size_t max_operators, std::optional<size_t> max_libraries,
+    std::optional<double> longest_wait_s, std::optional<double> idle_compiler_s) {
+  GraphCache::Limits limits;
+  limits.graphs = max_graphs;
+  limits.libraries = max_libraries.value_or(limits.libraries);
+  limits.wait_s = longest_wait_s.value_or(limits.wait_s);
+  limits.compiler_idles_s = idle_compiler_s.value_or(limits.compiler_idles_s);
+  GraphCache::instance().configure(policy_of(policy), limits);
+  GraphSights::instance().set_most(max_graphs);
+  set_max_graph_size(max_operators);
+}
+
 std::atomic<bool> break_description{false};
 
 // Requests that the service has taken and not yet answered.
@@ -229,21 +249,16 @@ void bind_graph(py::module& m) {
     TORCH_CHECK(mode == "eager" || mode == "lazy", "unknown mode '", mode, "'; there are: eager, lazy");
     g_lazy.store(mode == "lazy", std::memory_order_relaxed);
   });
-  const GraphCache::Limits limits;
   m.def(
-      "configure_graphs",
-      [](const std::string& policy, size_t max_graphs, size_t max_operators, size_t max_libraries,
-         double longest_wait_s, double idle_compiler_s) {
-        const auto p = policy == "sync"         ? CompilePolicy::Sync
-                       : policy == "background" ? CompilePolicy::Background
-                                                : CompilePolicy::Off;
-        GraphCache::instance().configure(p, {max_graphs, max_libraries, longest_wait_s, idle_compiler_s});
-        GraphSights::instance().set_most(max_graphs);
-        set_max_graph_size(max_operators);
+      "configure_graphs", &configure_graphs, py::arg("policy"), py::arg("max_graphs"), py::arg("max_operators"),
+      py::kw_only(), py::arg("max_libraries") = py::none(), py::arg("longest_wait_s") = py::none(),
+      py::arg("idle_compiler_s") = py::none());
+  m.def(
+      "flush",
+      [](int i) {
+        if (auto* d = open_device(static_cast<c10::DeviceIndex>(i))) flush(*d);
       },
-      py::arg("policy"), py::arg("max_graphs"), py::arg("max_operators"), py::arg("max_libraries") = limits.libraries,
-      py::arg("longest_wait_s") = limits.wait_s, py::arg("idle_compiler_s") = limits.compiler_idles_s);
-  m.def("flush", [](int i) { flush(device_of(static_cast<c10::DeviceIndex>(i))); }, py::arg("device") = -1);
+      py::arg("device") = -1);
   // (identity, description), or (None, (why, number of operators, line)) where a graph could not be described: that
   // request has failed then. None at the end.
   m.def("next_compile_request", []() -> py::object {

@@ -30,6 +30,7 @@
 #include "run/KernelMemory.h"
 #include "run/KernelThreads.h"
 #include "run/Products.h"
+#include "torch/AutogradThreads.h"
 #include "torch/BesideCuda.h"
 #include "torch/HPUAllocator.h"
 #include "torch/HPUDevice.h"
@@ -59,7 +60,7 @@ void take_gil(void* state) {
 auto& gates = *new std::array<std::atomic<bool>, kMaxDevices>();
 
 py::dict memory_stats(int index) {
-  const auto s = memory_stats_of(device_of(static_cast<c10::DeviceIndex>(index)));
+  const auto s = memory_stats_of(static_cast<c10::DeviceIndex>(index));
   return py::dict(
       "Limit"_a = s.limit, "InUse"_a = s.in_use, "MaxInUse"_a = s.max_in_use, "NumAllocs"_a = s.num_allocs,
       "NumFrees"_a = s.num_frees, "ActiveAllocs"_a = s.active_allocs, "MaxAllocSize"_a = s.max_alloc_size,
@@ -78,8 +79,8 @@ void bind_device(py::module& m) {
   m.attr("MAX_DEVICES") = kMaxDevices;
   m.def(
       "configure",
-      [](std::vector<int> modules, uint64_t memory_bytes, bool protect_memory, bool lock_modules, int spin_us,
-         int processes, int visible, bool floating, double module_wait_s) {
+      [](std::vector<int> modules, bool floating, int visible, double module_wait_s, uint64_t memory_bytes,
+         bool protect_memory, bool lock_modules, int spin_us, int processes) {
         TORCH_CHECK(
             visible >= 0 && visible <= kMaxDevices, "cannot show ", visible, " HPU devices: ", kMaxDevices, " at most");
         device::DeviceRegistry::instance().configure(
@@ -93,9 +94,9 @@ void bind_device(py::module& m) {
              .processes = processes});
         set_visible_indices(visible);
       },
-      py::arg("modules"), py::arg("memory_bytes"), py::arg("protect_memory"), py::arg("lock_modules"),
-      py::arg("spin_us"), py::arg("processes") = 1, py::arg("visible") = 0, py::arg("floating") = false,
-      py::arg("module_wait_s") = 0.0);
+      py::kw_only(), py::arg("modules"), py::arg("floating"), py::arg("visible"), py::arg("module_wait_s"),
+      py::arg("memory_bytes"), py::arg("protect_memory"), py::arg("lock_modules"), py::arg("spin_us"),
+      py::arg("processes"));
   m.def("registration_is_late", [] { return !at::detail::getHPUHooks().hasHPU(); });
   m.def("become_accelerator", &become_accelerator);
   m.def("leave_accelerator", &leave_accelerator);
@@ -104,7 +105,14 @@ void bind_device(py::module& m) {
   m.def("set_device", [](int i) { exchange_device(static_cast<c10::DeviceIndex>(i)); });
   // For a negative index, the current device stays.
   m.def("exchange_device", [](int i) { return static_cast<int>(exchange_device(static_cast<c10::DeviceIndex>(i))); });
-  m.def("init", [] { device_of(-1); });
+  m.def("init", torch::wrap_pybind_function([] { device_of(-1); }));
+  // What depends on the module, of a device that may not be open.
+  m.def("module_of", [](int i) {
+    return device::DeviceRegistry::instance().module(normalize_index(static_cast<c10::DeviceIndex>(i)));
+  });
+  m.def("capacity_of", [](int i) {
+    return device::DeviceRegistry::instance().capacity(normalize_index(static_cast<c10::DeviceIndex>(i)));
+  });
   m.def("is_initialized", [] { return hpu_allocator()->initialized(); });
   m.def("is_in_bad_fork", [] { return device::DeviceRegistry::instance().bad_fork(); });
   // Wrapped as PyTorch wraps its own functions, so that kernels' warnings become Python warnings.
@@ -209,12 +217,11 @@ void bind_ops(py::module& m) {
   m.def("set_lenient_indices", [](bool on) { g_lenient_indices.store(on); });
   m.def("report_kernels", &report_kernels);
   m.def("set_narrow_int64", [](bool on) { g_narrow_int64.store(on); });
-  m.def("set_e4m3", [](int values) { g_e4m3.store(static_cast<E4m3>(values)); });
+  py::enum_<E4m3>(m, "E4m3").value("PYTORCH", E4m3::kPyTorch).value("NOTE", E4m3::kNote).value("GAUDI2", E4m3::kGaudi2);
+  m.def("set_e4m3", [](E4m3 values) { g_e4m3.store(values); });
   m.def("set_product_rule", [](const std::string& rule) {
-    set_product_rule(
-        rule == "mkl"      ? ProductRule::kNever
-        : rule == "onednn" ? ProductRule::kAlways
-                           : ProductRule::kUsual);
+    if (rule == "mkl") return set_product_rule(ProductRule::kNever);
+    set_product_rule(rule == "onednn" ? ProductRule::kAlways : ProductRule::kUsual);
   });
   m.def("set_product_bounds", [](int64_t skinny, int64_t single, int64_t batch) {
     set_product_bounds({skinny, single, batch});
@@ -224,9 +231,11 @@ void bind_ops(py::module& m) {
     return std::make_tuple(from.skinny, from.single, from.batch);
   });
   m.def("has_onednn_products", &has_onednn_products);
-  m.def("set_out_of_range_copies", [](int integers, int floats) {
-    set_out_of_range_copies(static_cast<OutOfRangeCopies>(integers), static_cast<OutOfRangeCopies>(floats));
-  });
+  py::enum_<OutOfRangeCopies>(m, "OutOfRangeCopies")
+      .value("PASS", OutOfRangeCopies::Pass)
+      .value("NOTE", OutOfRangeCopies::Note)
+      .value("REFUSE", OutOfRangeCopies::Refuse);
+  m.def("set_out_of_range_copies", &set_out_of_range_copies, py::arg("integers"), py::arg("floats"));
   m.def("set_native_ops", &set_native_ops);
   m.def("set_integer_ops", &set_integer_ops);
   m.def("fallback_ops", &fallback_ops);
@@ -236,11 +245,23 @@ void bind_ops(py::module& m) {
   m.def("default_generator", [](int i) { return default_generator(static_cast<c10::DeviceIndex>(i)); });
 }
 
+// Calls a function of openhpu.device.lifecycle from the middle of an operator, as if from a script: the keys that are
+// excluded for the operator's own calls, such as autograd's, are as at the start of a thread.
+template <class... Args>
+void call_lifecycle(const char* name, Args... args) {
+  if (python_ended.load(std::memory_order_relaxed)) return;
+  Gil gil;
+  const c10::impl::ForceDispatchKeyGuard usual_keys{
+      c10::impl::LocalDispatchKeySet(c10::impl::PODLocalDispatchKeySet{})};
+  py::module_::import("openhpu.device.lifecycle").attr(name)(args...);
+}
+
 void set_up_device(device::Device& d) {
   install_kernel_allocator();
   register_kernel_pools(d.memory(), d.workspace());
   if (kernel_threads() <= 0) set_kernel_threads(at::get_num_threads());
   limit_kernel_threads(d.cores());
+  open_for_autograd();
 }
 
 // Everything that must happen once when the library is loaded: what lower layers call above them, and the kernels.
@@ -253,6 +274,8 @@ void load() {
       .handle_signals = &handle_signals,
       .set_up_worker = &set_up_worker,
       .run_as_worker = &run_as_worker,
+      .prepare_to_open = [] { call_lifecycle("_prepare_to_open"); },
+      .first_device_opened = [](int index) { call_lifecycle("_first_device_opened", index); },
       .set_up_device = &set_up_device,
       .describe_origin = &describe_origin,
       .executing_site = &executing_site,

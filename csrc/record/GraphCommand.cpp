@@ -27,7 +27,9 @@ GraphCommand::Owned GraphCommand::acquire(device::Device& d) {
 }
 
 const char* GraphCommand::name() const {
-  return failed_ ? failed_ : program ? "graph replay" : recipe ? "recipe" : "graph";
+  if (failed_) return failed_;
+  if (program) return "graph replay";
+  return recipe ? "recipe" : "graph";
 }
 
 void GraphCommand::describe(device::TraceRecord& record) const {

@@ -54,6 +54,11 @@ struct GraphReport {
   std::string name;
   std::optional<GraphSights::Sight> sight;
 
+  const char* how() const {
+    if (cut) return "cut";
+    return compiled ? "recipe" : "node by node";
+  }
+
   void operator()() const {
     if (operators > 0 && listening(kGraphRecorded))
       emit(
@@ -61,10 +66,7 @@ struct GraphReport {
           {{"recipe_id", name_of(hash)},
            {"recipe", name},
            {"operators", static_cast<int64_t>(operators)},
-           {"ran", std::string(
-                       cut        ? "cut"
-                       : compiled ? "recipe"
-                                  : "node by node")}},
+           {"ran", std::string(how())}},
           site);
     if (!sight) return;
     const auto kind = sight->first ? kCacheMiss : kCacheHit;
@@ -296,9 +298,8 @@ size_t Recorder::allocate(std::vector<SlotMemory>& slots) {
     const bool alive = fresh && keep_alive(members_[i]);
     if (fresh) written += nbytes;
     add_word(uint64_t{nbytes} << 2 | uint64_t{fresh} << 1 | uint64_t{alive});
-    void* data = alive   ? allocate_block(device_, nbytes, made_at.empty() ? 0 : made_at[i])
-                 : fresh ? nullptr
-                         : members_[i].data;
+    void* data = fresh ? nullptr : members_[i].data;
+    if (alive) data = allocate_block(device_, nbytes, made_at.empty() ? 0 : made_at[i]);
     slots.push_back({data, nbytes, alive || !fresh, fresh});
   }
   return written;

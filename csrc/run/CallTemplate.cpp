@@ -19,7 +19,17 @@ Kind kind_of(const c10::IValue& v) {
   return Kind::Constant;
 }
 
-constexpr uint32_t words_of(Kind kind) { return kind == Kind::Complex ? 2 : kind == Kind::Constant ? 0 : 1; }
+constexpr uint32_t words_of(Kind kind) {
+  switch (kind) {
+    case Kind::Constant:
+      return 0;
+    case Kind::Complex:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
 // A 0-dim CPU tensor takes its element's 16 bytes at most.
 constexpr uint32_t kHostOperandWords = 2;
 

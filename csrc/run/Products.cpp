@@ -65,10 +65,8 @@ bool is_chosen(const at::Tensor& a, const at::Tensor& b) {
   const ProductBounds& from = bounds();
   // In floating point: the number of multiplications of a product that fits no memory fits no integer.
   const double multiplications = static_cast<double>(m) * n * k * batch;
-  return multiplications >= static_cast<double>(
-                                batch > 1                  ? from.batch
-                                : std::min(m, n) < kSkinny ? from.skinny
-                                                           : from.single);
+  if (batch > 1) return multiplications >= static_cast<double>(from.batch);
+  return multiplications >= static_cast<double>(std::min(m, n) < kSkinny ? from.skinny : from.single);
 }
 
 // Who computes a product: PyTorch's kernel, oneDNN, or a dot product for each number of the result.

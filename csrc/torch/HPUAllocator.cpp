@@ -292,6 +292,14 @@ void copy_in_order(
       site);
 }
 
+device::MemoryStats memory_stats_of(c10::DeviceIndex index) {
+  index = normalize_index(index);
+  if (auto* d = open_device(index)) return memory_stats_of(*d);
+  device::MemoryStats nothing{};
+  nothing.limit = device::DeviceRegistry::instance().capacity(index);
+  return nothing;
+}
+
 device::MemoryStats memory_stats_of(device::Device& d) {
   flush(d);
   auto s = d.memory().stats();
@@ -334,7 +342,7 @@ class HPUAllocator final : public c10::DeviceAllocator {
       static_cast<HPUMemory*>(ptr.get_context())->in_order.store(true, std::memory_order_relaxed);
   }
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
-    const auto s = memory_stats_of(device_of(index));
+    const auto s = memory_stats_of(index);
     c10::CachingDeviceAllocator::DeviceStats out;
     const auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
     const auto set = [&](auto& stats, uint64_t current, uint64_t peak) {
@@ -349,15 +357,18 @@ class HPUAllocator final : public c10::DeviceAllocator {
     out.allocation[all].freed = static_cast<int64_t>(s.num_frees);
     return out;
   }
-  void resetAccumulatedStats(c10::DeviceIndex index) override { device_of(index).memory().reset_accumulated(); }
+  void resetAccumulatedStats(c10::DeviceIndex index) override {
+    if (auto* d = open_device(index)) d->memory().reset_accumulated();
+  }
   void resetPeakStats(c10::DeviceIndex index) override {
-    auto& d = device_of(index);
-    flush(d);
-    d.memory().reset_peak();
-    reported_peak[d.index()].store(0, std::memory_order_relaxed);
+    auto* d = open_device(index);
+    if (!d) return;
+    flush(*d);
+    d->memory().reset_peak();
+    reported_peak[d->index()].store(0, std::memory_order_relaxed);
   }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
-    const auto s = memory_stats_of(device_of(index));
+    const auto s = memory_stats_of(index);
     return {s.limit - s.in_use, s.limit};
   }
 };

@@ -115,6 +115,7 @@ void copy_in_order(
 // Statistics of the device's memory in the script's order: the recording is handed over first, and memory that is
 // promised to a storage counts as in use.
 device::MemoryStats memory_stats_of(device::Device& d);
+device::MemoryStats memory_stats_of(c10::DeviceIndex index);  // zeros and the limit where the device is not open
 // The memory, with the caller as one more owner. Under the recorder's lock.
 std::shared_ptr<SharedBlock> share_memory(HPUMemory& memory);
 // A block whose first `nbytes` are those of a file (kernels/SharedMemory), which it takes over, or closes where it

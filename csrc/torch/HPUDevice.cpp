@@ -65,6 +65,7 @@ void unchecked_set_device(c10::DeviceIndex index) noexcept {
 }
 
 device::Device& device_of(c10::DeviceIndex index) { return registry().get(normalize_index(index)); }
+device::Device* open_device(c10::DeviceIndex index) { return registry().if_open(normalize_index(index)); }
 
 c10::Stream current_stream(c10::DeviceIndex index) {
   index = normalize_index(index);
@@ -86,7 +87,16 @@ c10::Stream exchange_stream(c10::Stream stream) {
   return old;
 }
 
-device::Stream& stream_of(const c10::Stream& stream) { return device_of(stream.device_index()).stream(stream.id()); }
+c10::Stream new_stream(c10::DeviceIndex index, int priority) {
+  index = normalize_index(index);
+  open_device(index);  // in a forked child an error
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(c10::kHPU, index), registry().streams(index).make(priority).id());
+}
+
+device::Stream& stream_of(const c10::Stream& stream) {
+  const auto index = normalize_index(stream.device_index());
+  return registry().streams(index).at(stream.id(), index);
+}
 
 void raise_pending_error(device::Device& d) {
   emit_kernel_warnings();
@@ -120,11 +130,12 @@ void wait_for_commands(device::Device& d, const char* what) {
 }
 
 void synchronize(c10::DeviceIndex index) {
-  auto& d = device_of(index);
-  wait_for_commands(d, "synchronize");
   count(Counter::Synchronizations);
-  note_read(d);
-  raise_pending_error(d);
+  auto* d = open_device(index);
+  if (!d) return;
+  wait_for_commands(*d, "synchronize");
+  note_read(*d);
+  raise_pending_error(*d);
 }
 
 uint64_t submit(device::Device& d, device::Command* command, device::OnInterrupt what) {

@@ -22,13 +22,16 @@ void unchecked_set_device(c10::DeviceIndex index) noexcept;
 // Sets it. In a process that owns one module every index means that module.
 void set_visible_indices(int visible) noexcept;
 
-// Opens the device at first use. Index -1 is the current device.
+// For memory and work: opens the device at first use. Index -1 is the current device.
 device::Device& device_of(c10::DeviceIndex index);
 inline device::Device& device_of(c10::Device d) { return device_of(d.index()); }
+// For a question: null where the device is not open. Throws in a forked child whose parent had opened one.
+device::Device* open_device(c10::DeviceIndex index);
 
 c10::Stream current_stream(c10::DeviceIndex index);
 c10::Stream exchange_stream(c10::Stream stream);
-device::Stream& stream_of(const c10::Stream& stream);
+c10::Stream new_stream(c10::DeviceIndex index, int priority);
+device::Stream& stream_of(const c10::Stream& stream);  // opens no device
 // Unless null: events that this thread records are this point, on any stream.
 inline constinit thread_local const std::shared_ptr<device::Point>* t_record_beside = nullptr;
 

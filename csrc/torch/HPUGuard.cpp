@@ -1,6 +1,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "observe/events.h"
+#include "torch/AutogradThreads.h"
 #include "torch/HPUDevice.h"
 
 namespace openhpu {
@@ -17,7 +18,8 @@ struct HPUGuardImpl final : c10::impl::DeviceGuardImplInterface {
   c10::Device getDevice() const override { return hpu(current_device()); }
   void setDevice(c10::Device d) const override { exchange_device(d.index()); }
   void uncheckedSetDevice(c10::Device d) const noexcept override { unchecked_set_device(d.index()); }
-  c10::DeviceIndex deviceCount() const noexcept override { return static_cast<c10::DeviceIndex>(device_count()); }
+  // PyTorch's autograd engine asks; the others ask the hooks.
+  c10::DeviceIndex deviceCount() const noexcept override { return devices_of_autograd(); }
   // By default all scalar types: kernels are PyTorch's CPU kernels.
   c10::DeviceCapability getDeviceCapability(c10::Device) const override { return {}; }
 
@@ -28,22 +30,23 @@ struct HPUGuardImpl final : c10::impl::DeviceGuardImplInterface {
   c10::Stream getStreamFromGlobalPool(c10::Device d, bool high_priority) const override {
     return getNewStream(d, high_priority ? -1 : 0);
   }
-  c10::Stream getNewStream(c10::Device d, int priority) const override {
-    const auto index = index_of(d);
-    return c10::Stream(c10::Stream::UNSAFE, hpu(index), device_of(index).new_stream(priority).id());
-  }
+  c10::Stream getNewStream(c10::Device d, int priority) const override { return new_stream(index_of(d), priority); }
   c10::Stream exchangeStream(c10::Stream s) const override { return exchange_stream(s); }
   void* getStreamNativeHandle(const c10::Stream s) const override { return &stream_of(s); }
   bool queryStream(const c10::Stream& s) const override {
-    flush(device_of(s.device_index()));
-    return stream_of(s).query();
+    const auto& stream = stream_of(s);
+    if (auto* d = open_device(s.device_index())) flush(*d);
+    return stream.query();
   }
   void synchronizeStream(const c10::Stream& s) const override {
-    check_wait(device_of(s.device_index()), "Stream.synchronize");
+    const auto& stream = stream_of(s);
+    auto* d = open_device(s.device_index());
+    if (d) check_wait(*d, "Stream.synchronize");
     count(Counter::Synchronizations);
-    flush(device_of(s.device_index()));
-    stream_of(s).synchronize();
-    raise_pending_error(device_of(s.device_index()));
+    if (!d) return;
+    flush(*d);
+    stream.synchronize();
+    raise_pending_error(*d);
   }
   void synchronizeDevice(const c10::DeviceIndex index) const override { synchronize(index); }
 
@@ -57,19 +60,25 @@ struct HPUGuardImpl final : c10::impl::DeviceGuardImplInterface {
       as_event(*event)->record(*t_record_beside);
       return;
     }
-    flush(device_of(s.device_index()));
-    as_event(*event)->record(stream_of(s));
+    auto& stream = stream_of(s);
+    if (auto* d = open_device(s.device_index())) {
+      flush(*d);
+      as_event(*event)->record(stream);
+    } else {
+      as_event(*event)->record_at_once();
+    }
   }
   void block(void* event, const c10::Stream& s) const override {
-    if (!event) return;
     auto& stream = stream_of(s);
-    if (as_event(event)->is_elsewhere(stream)) flush(device_of(s.device_index()));
+    if (!event || !as_event(event)->has_point()) return;  // reached: no device is needed
+    auto& d = device_of(s.device_index());
+    if (as_event(event)->is_elsewhere(stream)) flush(d);
     as_event(event)->block(stream);
   }
   bool queryEvent(void* event) const override { return !event || as_event(event)->query(); }
   void synchronizeEvent(void* event) const override {
     if (!event) return;
-    check_wait(device_of(-1), "Event.synchronize");
+    if (auto* d = open_device(-1)) check_wait(*d, "Event.synchronize");
     count(Counter::Synchronizations);
     as_event(event)->synchronize();
     raise_pending_errors();

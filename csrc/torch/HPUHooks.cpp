@@ -9,7 +9,8 @@
 struct HPUHooks final : at::HPUHooksInterface {
   explicit HPUHooks(at::HPUHooksArgs) {}
 
-  void init() const override { openhpu::device_of(-1); }
+  // Nothing: the first memory or work opens a device.
+  void init() const override {}
   bool hasHPU() const override { return true; }
   bool isBuilt() const override { return openhpu::is_accelerator(); }
   bool isAvailable() const override { return openhpu::device_count() > 0; }

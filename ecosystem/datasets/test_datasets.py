@@ -43,9 +43,12 @@ def on_hpu(data):
 def test_rows_and_columns():
     data = on_hpu(made())
     assert data[3]["x"].device.type == data[3]["m"].device.type == "hpu"
-    assert data[3]["x"].cpu().tolist() == [3, 3.5, -3, 1] and data[3]["text"] == "row 3"
-    assert data[2:5]["y"].tolist() == [2, 3, 4] and data[:4]["m"].shape == (4, 2, 3)
-    assert data[:]["x"].dtype == torch.float32 and data["y"][:].sum().item() == sum(range(ROWS))
+    assert data[3]["x"].cpu().tolist() == [3, 3.5, -3, 1]
+    assert data[3]["text"] == "row 3"
+    assert data[2:5]["y"].tolist() == [2, 3, 4]
+    assert data[:4]["m"].shape == (4, 2, 3)
+    assert data[:]["x"].dtype == torch.float32
+    assert data["y"][:].sum().item() == sum(range(ROWS))
     assert [r.tolist() for r in data[:4]["ragged"]] == [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3]]
     assert all(r.device.type == "hpu" for r in data[:4]["ragged"])
 

@@ -24,7 +24,8 @@ CELLS = [
 # Without ZeRO DeepSpeed chooses its Adam for host memory and offloads nothing: an error where weights lie elsewhere.
 NOTHING_OFFLOADED = r"CPUAdam param is on hpu:\d+ and must be 'cpu'"
 # Steps of a cell; of one that keeps in files what is large enough for one.
-STEPS, STEPS_IN_FILES = 6, 3
+STEPS = 6
+STEPS_IN_FILES = 3
 
 
 def attempt(settings, number, **made):
@@ -102,7 +103,8 @@ def test_round_trips(tmp_path, first, second, precision):
     if "nvme" in (first[1], second[1]) and not libaio():
         pytest.skip("libaio-dev is not installed")
     (tmp_path / "kept").mkdir()
-    folder, files = str(tmp_path / "kept"), tmp_path / "nvme"
+    folder = str(tmp_path / "kept")
+    files = tmp_path / "nvme"
     files.mkdir()
     stage, offload, size = first
     saved = training.on_hpu(save, settings_of(stage, offload, precision, files), folder, size=size)

@@ -19,7 +19,8 @@ def result(model, name, device):
 @every_model
 def test_forward(name):
     with torch.no_grad():
-        expected, model = result(make(name), name, "cpu"), make(name).to("hpu")
+        expected = result(make(name), name, "cpu")
+        model = make(name).to("hpu")
         for _ in range(2):
             found = result(model, name, "hpu")
             assert found.device.type == "hpu"

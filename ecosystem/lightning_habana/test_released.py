@@ -100,7 +100,8 @@ torch.testing.assert_close(torch.stack(model.losses).cpu(), on_cpu)
 
 def run(tmp_path, program, launcher=(), first="", **more):
     (tmp_path / "script.py").write_text(first + START + program)
-    mode, paths = os.environ.get("PT_HPU_LAZY_MODE", "0"), os.pathsep.join((str(SITE), str(ROOT)))
+    mode = os.environ.get("PT_HPU_LAZY_MODE", "0")
+    paths = os.pathsep.join((str(SITE), str(ROOT)))
     environment = clean_environment(tmp_path, PT_HPU_LAZY_MODE=mode, PYTHONPATH=paths, **more)
     run_python([*launcher, "script.py"], tmp_path, environment, timeout=300)
 
@@ -117,7 +118,8 @@ def test_two_devices(tmp_path, strategy):
         f"""
 strategy = {strategy}
 trainer, model = trained(accelerator=HPUAccelerator(), devices=2, strategy=strategy)
-assert trainer.world_size == 2 and torch.distributed.get_backend() == "hccl"
+assert trainer.world_size == 2
+assert torch.distributed.get_backend() == "hccl"
 if type(strategy) is HPUDDPStrategy:
     weights = [torch.empty(2, 32, device="hpu") for _ in range(2)]
     torch.distributed.all_gather(weights, model.layer.weight.detach().to("hpu"))
@@ -155,8 +157,11 @@ class Images(LightningModule):
         self.layer = torch.nn.Sequential(torch.nn.AvgPool2d(32), torch.nn.Flatten(), torch.nn.Linear(147, 2))
     def training_step(self, batch, batch_idx):
         images, labels = batch
-        assert images.device.type == "hpu" and images.shape == (4, 3, 224, 224) and labels.dtype == torch.int64
-        assert images.min() < -1 and images.max() > 1
+        assert images.device.type == "hpu"
+        assert images.shape == (4, 3, 224, 224)
+        assert labels.dtype == torch.int64
+        assert images.min() < -1
+        assert images.max() > 1
         self.seen += len(images)
         return torch.nn.functional.cross_entropy(self.layer(images), labels)
     validation_step = training_step

@@ -16,7 +16,8 @@ from ecosystem.both import logged, rows
 from ecosystem.optimum_habana.support import KEYS, LAZY, make
 from ecosystem.optimum_habana.train_cases import CASES, LAZY_ONLY, LENGTH, STEPS
 
-DEVICE, FOLDER = sys.argv[1], Path(sys.argv[2])
+DEVICE = sys.argv[1]
+FOLDER = Path(sys.argv[2])
 
 
 def trainer(
@@ -52,8 +53,8 @@ def main() -> None:
 
         adapt_transformers_to_gaudi()
     found: dict[str, Any] = {}
-    for name, (changes, config, own) in CASES.items():
-        made = trainer("GPT2", name, changes, config, own, train_dataset=rows())
+    for name, case in CASES.items():
+        made = trainer("GPT2", name, case.both, case.configuration, case.own, train_dataset=rows())
         made.train()
         found[name] = logged(made)
 

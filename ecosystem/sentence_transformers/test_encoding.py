@@ -47,7 +47,8 @@ def test_encode_options(tmp_path, options):
     found, expected = (models[device].encode(TEXTS[:5], batch_size=2, **options) for device in ("hpu", "cpu"))
     for one, other in zip(found, expected, strict=True):
         one, other = (np.asarray(value.cpu() if isinstance(value, torch.Tensor) else value) for value in (one, other))
-        assert one.shape == other.shape and one.dtype == other.dtype
+        assert one.shape == other.shape
+        assert one.dtype == other.dtype
         if one.dtype.kind == "f":
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
         else:  # what lies between two steps may fall to either

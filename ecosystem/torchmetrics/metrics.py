@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 
-ROWS, CLASSES, LABELS = 24, 4, 3
+ROWS = 24
+CLASSES = 4
+LABELS = 3
 Arguments = tuple[Any, ...]
 
 

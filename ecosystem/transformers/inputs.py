@@ -7,8 +7,10 @@ import torch
 
 from ecosystem.transformers.models import VOCABULARY
 
-BATCH, LENGTH = 2, 12
-IMAGE_TOKEN, IMAGE_TOKENS = 98, 16
+BATCH = 2
+LENGTH = 12
+IMAGE_TOKEN = 98
+IMAGE_TOKENS = 16
 
 
 def _tokens(length: int = LENGTH) -> torch.Tensor:
@@ -17,7 +19,8 @@ def _tokens(length: int = LENGTH) -> torch.Tensor:
 
 def _text() -> dict[str, torch.Tensor]:
     """Two sequences, one of which is shorter: padded on the left, as generation wants it."""
-    ids, mask = _tokens(), torch.ones(BATCH, LENGTH, dtype=torch.long)
+    ids = _tokens()
+    mask = torch.ones(BATCH, LENGTH, dtype=torch.long)
     ids[1, :3], mask[1, :3] = 0, 0
     return {"input_ids": ids, "attention_mask": mask}
 

@@ -1,5 +1,9 @@
 """pipeline() on hpu and on the CPU, with tokenizers and processors built here."""
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -63,47 +67,55 @@ def sounds():
     return {"feature_extractor": transformers.Wav2Vec2FeatureExtractor()}
 
 
-# Task, model, what goes with it, input, options of the call.
+@dataclass(frozen=True)
+class Task:
+    """A model, what goes with it, the input or what makes it, and options of the call."""
+
+    model: Callable[[], Any]
+    parts: Callable[[], dict[str, Any]]
+    given: Any
+    options: dict[str, Any] = field(default_factory=dict)
+
+
 TASKS = {
-    "text-generation": (lambda: model("LlamaForCausalLM"), words, TEXT, {"max_new_tokens": 5, "do_sample": False}),
-    "text-generation, batch": (
+    "text-generation": Task(lambda: model("LlamaForCausalLM"), words, TEXT, {"max_new_tokens": 5, "do_sample": False}),
+    "text-generation, batch": Task(
         lambda: model("GPT2LMHeadModel"),
         words,
         [TEXT, "a dog"],
         {"max_new_tokens": 5, "do_sample": False, "batch_size": 2},
     ),
-    "fill-mask": (lambda: model("BertForMaskedLM"), words, "the [MASK] sat on the mat .", {}),
-    "text-classification": (
+    "fill-mask": Task(lambda: model("BertForMaskedLM"), words, "the [MASK] sat on the mat ."),
+    "text-classification": Task(
         lambda: classes("BertForSequenceClassification"),
         words,
         [TEXT, "a dog is good", "bad"],
         {"batch_size": 2, "top_k": None},
     ),
-    "token-classification": (lambda: classes("BertForTokenClassification"), words, TEXT, {}),
-    "zero-shot-classification": (
+    "token-classification": Task(lambda: classes("BertForTokenClassification"), words, TEXT),
+    "zero-shot-classification": Task(
         lambda: classes("BertForSequenceClassification"),
         words,
         TEXT,
         {"candidate_labels": ["cat", "dog", "house"]},
     ),
-    "feature-extraction": (lambda: classes("BertModel"), words, TEXT, {}),
-    "image-classification": (lambda: model("ViTForImageClassification"), pictures, image, {}),
-    "image-feature-extraction": (lambda: model("Dinov2ForImageClassification").dinov2, pictures, image, {}),
-    "image-segmentation": (
+    "feature-extraction": Task(lambda: classes("BertModel"), words, TEXT),
+    "image-classification": Task(lambda: model("ViTForImageClassification"), pictures, image),
+    "image-feature-extraction": Task(lambda: model("Dinov2ForImageClassification").dinov2, pictures, image),
+    "image-segmentation": Task(
         lambda: model("SegformerForSemanticSegmentation"),
         lambda: {"image_processor": image_processor("SegformerImageProcessor")},
         image,
-        {},
     ),
-    "object-detection": (
+    "object-detection": Task(
         lambda: model("YolosForObjectDetection"),
         lambda: {"image_processor": transformers.YolosImageProcessor(size={"height": 32, "width": 32})},
         image,
         {"threshold": 0.0},
     ),
-    "audio-classification": (lambda: model("HubertForSequenceClassification"), sounds, sound, {}),
-    "automatic-speech-recognition": (lambda: model("Wav2Vec2ForCTC"), lambda: words() | sounds(), sound, {}),
-    "zero-shot-image-classification": (
+    "audio-classification": Task(lambda: model("HubertForSequenceClassification"), sounds, sound),
+    "automatic-speech-recognition": Task(lambda: model("Wav2Vec2ForCTC"), lambda: words() | sounds(), sound),
+    "zero-shot-image-classification": Task(
         lambda: model("CLIPModel"),
         lambda: words() | {"image_processor": image_processor("CLIPImageProcessor")},
         image,
@@ -114,12 +126,12 @@ TASKS = {
 
 @pytest.mark.parametrize("name", TASKS)
 def test_pipeline(name):
-    make_model, parts, given, options = TASKS[name]
+    task = TASKS[name]
     results = {}
     for device in ("cpu", "hpu"):
-        made = pipeline(name.split(",")[0], model=make_model(), device=device, **parts())
+        made = pipeline(name.split(",")[0], model=task.model(), device=device, **task.parts())
         assert made.device.type == device
-        results[device] = made(given() if callable(given) else given, **options)
+        results[device] = made(task.given() if callable(task.given) else task.given, **task.options)
     assert results["cpu"]
     (found, numbers), (expected, cpu_numbers) = (flat(results[device]) for device in ("hpu", "cpu"))
     assert found == expected

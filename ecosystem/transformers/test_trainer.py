@@ -19,7 +19,8 @@ def trained(tmp_path_factory):
 @pytest.mark.parametrize("case", CASES)
 def test_training(trained, case):
     found, expected = (trained[device][case] for device in ("hpu", "cpu"))
-    assert found["there"] and expected["there"]
+    assert found["there"]
+    assert expected["there"]
     close = {"bfloat16": ROUGH, "adafactor": SMALL}.get(case, CLOSE)
     assert len(expected["losses"]) == STEPS
     assert found["losses"] == pytest.approx(expected["losses"], **close)

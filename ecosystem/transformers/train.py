@@ -16,7 +16,8 @@ from ecosystem.both import logged, rows
 from ecosystem.transformers.models import MODELS, Model
 from ecosystem.transformers.train_cases import CASES, STEPS
 
-DEVICE, FOLDER = sys.argv[1], Path(sys.argv[2])
+DEVICE = sys.argv[1]
+FOLDER = Path(sys.argv[2])
 NO_DROPOUT = {
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
@@ -92,7 +93,8 @@ def main() -> None:
         compute_metrics=lambda p: {"accuracy": float((p.predictions.argmax(-1) == p.label_ids).mean())},
     )
     classifier.train()
-    evaluated, predicted = classifier.evaluate(), classifier.predict(classes[:6])
+    evaluated = classifier.evaluate()
+    predicted = classifier.predict(classes[:6])
     found["evaluation"] = {
         "accuracy": evaluated["eval_accuracy"],
         "loss": evaluated["eval_loss"],

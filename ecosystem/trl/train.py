@@ -16,7 +16,8 @@ from ecosystem.both import logged, shaken
 from ecosystem.transformers.models import TEXT
 from ecosystem.words import SIZE, tokenizer
 
-DEVICE, FOLDER = sys.argv[1], Path(sys.argv[2])
+DEVICE = sys.argv[1]
+FOLDER = Path(sys.argv[2])
 STEPS = 4
 
 

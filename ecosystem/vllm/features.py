@@ -86,7 +86,8 @@ def structured(llm: Any, folder: Path, meant: Path) -> float:
     for pattern, form in forms.items():
         choice = SamplingParams(temperature=0, max_tokens=40, structured_outputs=StructuredOutputsParams(**form))
         (one,) = llm.generate([PROMPTS[0]], choice, use_tqdm=False)
-        text, done = one.outputs[0].text, one.outputs[0].finish_reason == "stop"
+        text = one.outputs[0].text
+        done = one.outputs[0].finish_reason == "stop"
         assert re.fullmatch(pattern, text) or (not done and text.startswith("ab")), (form, text)
     return 0.0
 
@@ -147,7 +148,8 @@ def _calibrated(method: str, *left: str, **more: Any) -> Feature:
     return Feature(near=1.5, options={"quantization": "inc", **more}, calibration=calibration)  # of the head, too
 
 
-_TENSORS, _EXPERTS_APART = {"tensor_parallel_size": 2}, {"enable_expert_parallel": True}
+_TENSORS = {"tensor_parallel_size": 2}
+_EXPERTS_APART = {"enable_expert_parallel": True}
 
 FEATURES: dict[str, Feature] = {
     "bf16": Feature(),
@@ -296,7 +298,8 @@ def main() -> int:
     wrong = 0
     for cell in sys.argv[1:]:
         name, _, mode = cell.rpartition("/")
-        feature, start = FEATURES[name], time.monotonic()
+        feature = FEATURES[name]
+        start = time.monotonic()
         os.environ.update(feature.environment)
         try:
             alone = feature.replicas == 1 or "VLLM_DP_RANK" in os.environ

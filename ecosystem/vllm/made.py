@@ -48,14 +48,17 @@ def _four(weight: torch.Tensor, kind: str) -> tuple[Tensors, torch.Tensor]:
     groups = weight.reshape(len(weight), -1, _GROUP)
     low, high = groups.amin(-1), groups.amax(-1)
     if kind == "compressed":
-        low, high = -groups.abs().amax(-1), groups.abs().amax(-1)
+        low = -groups.abs().amax(-1)
+        high = groups.abs().amax(-1)
     half = ((high - low) / 15).to(torch.bfloat16)
     scale = half.float()
     zero = torch.full_like(scale, 8) if kind == "compressed" else (-low / scale).round().clamp(0, 15)
     number = ((groups / scale[..., None]).round() + zero[..., None]).clamp(0, 15)
-    meant, stored = ((number - zero[..., None]) * scale[..., None]).reshape_as(weight), number.reshape_as(weight)
+    meant = ((number - zero[..., None]) * scale[..., None]).reshape_as(weight)
+    stored = number.reshape_as(weight)
     order = (0, 2, 4, 6, 1, 3, 5, 7)
-    shape, index = torch.tensor(weight.shape), (torch.arange(weight.shape[1]) // _GROUP).to(torch.int32)
+    shape = torch.tensor(weight.shape)
+    index = (torch.arange(weight.shape[1]) // _GROUP).to(torch.int32)
     tensors: dict[str, Callable[[], Tensors]] = {
         "compressed": lambda: {"weight_packed": _packed(stored), "weight_scale": half, "weight_shape": shape},
         "gptq": lambda: {
@@ -94,7 +97,9 @@ def _compressed(form: str, weights: dict[str, Any], inputs: dict[str, Any] | Non
 
 
 _E4M3, _INT8 = {"num_bits": 8, "type": "float"}, {"num_bits": 8, "type": "int"}
-_TENSOR, _CHANNEL, _TOKEN = {"strategy": "tensor"}, {"strategy": "channel"}, {"strategy": "token", "dynamic": True}
+_TENSOR = {"strategy": "tensor"}
+_CHANNEL = {"strategy": "channel"}
+_TOKEN = {"strategy": "token", "dynamic": True}
 _INT4 = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": _GROUP}
 _DYNAMIC = {"quant_method": "fp8", "activation_scheme": "dynamic"}
 # What config.json says of a format; how a layer's weight of (out, in) is stored, and what that stands for.
@@ -256,7 +261,10 @@ def model(kind: str, form: str, folder: Path) -> Path:
     """Write a model; the folder of what its weights stand for: itself, unless they are quantised."""
     if kind == "gpt-oss":
         return gpt_oss(folder)
-    vision(folder) if kind == "vision" else tiny_model(kind, folder)
+    if kind == "vision":
+        vision(folder)
+    else:
+        tiny_model(kind, folder)
     if form and kind == "mixtral":  # all of its experts: which ones a token gets may depend on the rounding of fp8
         configure(folder, num_experts_per_tok=4)
     return quantise(folder, form) if form else folder

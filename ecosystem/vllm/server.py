@@ -22,7 +22,9 @@ class Server:
     """A server that answers."""
 
     def __init__(self, process: child.Child, folder: Path, port: int) -> None:
-        self.process, self.folder, self.port = process, folder, port
+        self.process = process
+        self.folder = folder
+        self.port = port
 
     @contextlib.contextmanager
     def answer(self, path: str, **request: Any) -> Iterator[http.client.HTTPResponse]:

@@ -17,7 +17,8 @@ from commands import ROOT, child
 from ecosystem.vllm import server
 from examples.serve_llm import tiny_model
 
-_PROMPT, _TOKENS = 128, 64  # the plugin makes a prompt as long as the next bucket, of which this is the least one
+_PROMPT = 128  # the plugin makes a prompt as long as the next bucket, of which this is the least one
+_TOKENS = 64
 _MOST_S = 400.0
 _BATCHES = (1, 8)
 MODELS: dict[str, dict[str, Any]] = {

@@ -110,7 +110,8 @@ WAYS: dict[str, Callable[[], LightningModule]] = {
 def train(way: str, epochs: int = 8) -> float:
     """The accuracy after training in this way."""
     seed_everything(0, verbose=False)
-    model, data = WAYS[way](), Digits(BATCH)
+    model = WAYS[way]()
+    data = Digits(BATCH)
     trainer = Trainer(
         accelerator="hpu",
         devices=1,

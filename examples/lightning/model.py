@@ -9,7 +9,8 @@ from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader, TensorDataset
 
 TRAINING = 1408  # of 1,797 images, in whole batches
-PIXELS, CLASSES = 64, 10
+PIXELS = 64
+CLASSES = 10
 
 
 class Digits(LightningDataModule):

@@ -10,6 +10,8 @@ from openhpu.settings.output import write_output
 _EPILOG = "Exit code: the script's; 128 plus the signal's number if a signal ended it; 2 if it was not started."
 
 _GROUP = "openhpu.commands"  # of entry points: subcommands of other distributions, functions of the arguments
+# Subcommands of the distributions that live beside this one, each with the name of its distribution.
+_BESIDE = {"port": "openhpu-port", "compare": "openhpu-port", "predict": "openhpu-predict"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -18,6 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     others = {point.name: point for point in entry_points(group=_GROUP) if point.name not in ("run", "env", "trace")}
     if given and given[0] in others:
         return int(others[given[0]].load()(given[1:]))
+    missing = {name: distribution for name, distribution in _BESIDE.items() if name not in others}
+    if given and given[0] in missing:
+        return _failed(2, f"{given[0]}: {_not_installed(missing[given[0]])}")
     parser = argparse.ArgumentParser(prog="openhpu", description="Intel Gaudi's PyTorch stack in software.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser(
@@ -59,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("calibrate", help="measure which library computes matrix products faster, for later processes")
     for name, point in others.items():
         commands.add_parser(name, help=f"of {point.dist.name if point.dist else point.value}", add_help=False)
+    for name, distribution in missing.items():
+        commands.add_parser(name, help=_not_installed(distribution), add_help=False)
     options = parser.parse_args(given)
     if options.command == "env":
         return _print_environment(options.set, options.json)
@@ -75,6 +82,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return launch.run(script, options)
     except launch.UsageError as error:
         return _failed(2, f"run: {error}")
+
+
+def _not_installed(distribution: str) -> str:
+    return f"of {distribution}, which is not installed; in a clone of OpenHPU: pip install ./{distribution}"
 
 
 def _failed(code: int, why: str) -> int:

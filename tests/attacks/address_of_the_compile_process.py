@@ -28,4 +28,5 @@ def attack(folder):
     (row,) = (line for line in Path("/proc/net/unix").read_text().splitlines() if f" {inode}" in line)
     peers = Path("/proc/net/unix").read_text().count("@openhpu-attack")
     service.close()
-    assert len(row.split()) == 7 and not peers
+    assert len(row.split()) == 7
+    assert not peers

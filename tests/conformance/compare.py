@@ -102,7 +102,8 @@ def _compare_tensor(expected: torch.Tensor, actual: torch.Tensor, demand: Demand
         raise Mismatch(f"{where}: {text}")
     if not demand.content or expected.device.type == "meta":
         return
-    expected, host = expected.detach(), actual.detach().cpu()
+    expected = expected.detach()
+    host = actual.detach().cpu()
     comparable = expected.layout is torch.strided and expected.dtype is not torch.complex32
     if comparable and torch.equal(expected, host):
         return

@@ -172,7 +172,8 @@ def _compiled(chosen: list[Chosen]) -> Compiled:
                 outcomes = call(function)
             change = moved(before)
         # Random numbers follow from the seed and the order of the operators: those of the same program, not compiled.
-        expected = call(plain) if any(c.expected.used_random_numbers for c in chosen) else outcomes
+        random = any(c.expected.used_random_numbers for c in chosen)
+        expected = call(plain) if random else outcomes
     finally:
         settle(DEVICE)
     reasons = [f"{name}: {why}" for graph in seen.graphs for name, why in graph.layout.reasons.items()]

@@ -57,7 +57,8 @@ def check(draw: Draw, *, few: bool) -> None:
     for i, name in enumerate(("mean", "standard deviation", "minimum", "maximum", "first element")):
         a, b = (torch.tensor([row[i] for row in summaries[d]], dtype=torch.float64) for d in ("cpu", "hpu"))
         # Equal up to rounding counts as equal: a constant that differs in the last bit is no other distribution.
-        step = max(a.abs().max().item(), b.abs().max().item(), 1e-12) * 1e-3
+        scale = max(a.abs().max().item(), b.abs().max().item(), 1e-12)
+        step = scale * 1e-3
         # Scaled so that it is about 1.36 at p = 0.05 and 2.7 at p = 1e-6.
         gap = stats.ks_2samp((a / step).round().numpy(), (b / step).round().numpy(), method="asymp").statistic
         statistic = gap * math.sqrt(DRAWS / 2)

@@ -23,7 +23,8 @@ def load(known: Collection[str], path: Path = SKIPS) -> dict[str, str]:
     for entry in data.get("skip", []):
         if set(entry) != {"case", "reason"}:
             raise BadExpectation(f"{path.name}: an entry has exactly a case and a reason: {entry}")
-        case, reason = entry["case"], entry["reason"].strip()
+        case = entry["case"]
+        reason = entry["reason"].strip()
         if case not in names:
             raise BadExpectation(f"{path.name}: no such case: {case}")
         if case in reasons:

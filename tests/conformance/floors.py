@@ -60,7 +60,8 @@ def kind(name: str) -> str:
 @functools.cache
 def _outside(page: Path) -> frozenset[str]:
     """What a committed page lists as in no recipe: `forward:NAME:DTYPE`, in lazy mode's page `NAME:DTYPE`."""
-    _, _, section = page.read_text().partition("## In no recipe")
+    text = page.read_text()
+    _, _, section = text.partition("## In no recipe")
     section, _, _ = section.partition("\n## ")
     return frozenset(
         name for line in section.splitlines() if line.startswith("- ") for name in re.findall(r"`([^`]+)`", line)

@@ -154,7 +154,9 @@ def _out_elsewhere(op: Any, checks: Checks, i: int, arguments: Arguments, outcom
 def _error_dtype(op: Any) -> str | None:
     """Wrong inputs do not depend on the case's dtype: they belong to the first case of the operator."""
     dtypes = sorted(str(d).removeprefix("torch.") for d in op.supported_dtypes(DEVICE))
-    return "float32" if "float32" in dtypes else (dtypes[0] if dtypes else None)
+    if "float32" in dtypes:
+        return "float32"
+    return dtypes[0] if dtypes else None
 
 
 def _wrong_inputs(op: Any, checks: Checks) -> None:

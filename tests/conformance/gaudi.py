@@ -81,7 +81,9 @@ def _rounded(wide: Any, own: Any, before: torch.dtype, after: torch.dtype) -> An
     def one(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
             twin = next(twins, None)
-            return leaf.to(twin.dtype if twin is not None else after if leaf.dtype is before else leaf.dtype)
+            if twin is not None:
+                return leaf.to(twin.dtype)
+            return leaf.to(after) if leaf.dtype is before else leaf
         return after if leaf is before else leaf
 
     return tree_map(one, wide)
@@ -126,7 +128,8 @@ def run(case: Case, checks: Checks, part: str) -> None:
             continue
         checks.checked += 1
         checks.samples += 1
-        before, fell_back = counters(), events.fallback_ops()
+        before = counters()
+        fell_back = events.fallback_ops()
         actual = attempt(program, arguments, DEVICE, case.seed)
         if actual.error is not None:
             checks.fail("native", actual.described())
@@ -136,7 +139,8 @@ def run(case: Case, checks: Checks, part: str) -> None:
             checks.fail("native", found)
         elif accepted[0].used_random_numbers:
             again = attempt(program, arguments, DEVICE, case.seed)
-            again.value, again.arguments = on_host(again.value), on_host(again.arguments)
+            again.value = on_host(again.value)
+            again.arguments = on_host(again.arguments)
             if found := difference(case, [again], actual.value, actual.arguments):
                 checks.fail("native", f"two runs from one seed differ: {found}")
         if checks.samples == gaudi_cells.SAMPLES:

@@ -1,7 +1,9 @@
 """Arguments for cells of Gaudi's table that PyTorch's databases have no sample for: factories, modules, methods."""
 
+import tomllib
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 
@@ -37,7 +39,9 @@ def _factory(*args: Any, **kwargs: Any) -> Callable[[torch.dtype], Arguments]:
 
 
 def _fill(dtype: torch.dtype) -> Any:
-    return True if dtype is torch.bool else 2.0 if dtype.is_floating_point else 2
+    if dtype is torch.bool:
+        return True
+    return 2.0 if dtype.is_floating_point else 2
 
 
 def _call(*sizes: tuple[int, ...], **kwargs: Any) -> Callable[[torch.dtype], Arguments]:
@@ -136,68 +140,31 @@ def _boxes(dtype: torch.dtype) -> torch.Tensor:
     return torch.tensor([[0, 0, 4, 4], [0, 0, 4, 5], [2, 2, 6, 6], [2, 2, 7, 6]]).to(dtype)
 
 
-# Modules: arguments of the constructor, sizes of the inputs; a loss's second input may be indices.
-_IMAGE, _LINE, _CUBE = (2, 4, 6, 6), (2, 4, 6), (1, 4, 4, 6, 6)
-_MODULES: dict[str, tuple[tuple[Any, ...], tuple[tuple[int, ...] | str, ...]]] = {
-    "AdaptiveAvgPool1d": ((3,), (_LINE,)),
-    "AdaptiveAvgPool2d": ((3,), (_IMAGE,)),
-    "AdaptiveAvgPool3d": ((2,), (_CUBE,)),
-    "AvgPool1d": ((2,), (_LINE,)),
-    "AvgPool2d": ((2,), (_IMAGE,)),
-    "AvgPool3d": ((2,), (_CUBE,)),
-    "BatchNorm1d": ((4,), (_LINE,)),
-    "BatchNorm2d": ((4,), (_IMAGE,)),
-    "BCELoss": ((), ("probabilities", "probabilities")),
-    "BCEWithLogitsLoss": ((), ((3, 4), "probabilities")),
-    "ChannelShuffle": ((2,), (_IMAGE,)),
-    "ConstantPad1d": (((1, 2), 3), (_LINE,)),
-    "Conv1d": ((4, 3, 3), (_LINE,)),
-    "Conv2d": ((4, 3, 3), (_IMAGE,)),
-    "Conv3d": ((4, 3, 3), (_CUBE,)),
-    "ConvTranspose2d": ((4, 3, 3), (_IMAGE,)),
-    "ConvTranspose3d": ((4, 3, 3), (_CUBE,)),
-    "CrossEntropyLoss": ((), ((3, 4), "classes")),
-    "Dropout": ((0.5,), ((20,),)),
-    "ELU": ((), (_LINE,)),
-    "Embedding": ((6, 4), ("classes",)),
-    "EmbeddingBag": ((6, 4), ("bags",)),
-    "GELU": ((), (_LINE,)),
-    "GLU": ((), (_LINE,)),
-    "Hardshrink": ((), (_LINE,)),
-    "Hardsigmoid": ((), (_LINE,)),
-    "Hardtanh": ((), (_LINE,)),
-    "HuberLoss": ((), (_LINE, _LINE)),
-    "InstanceNorm2d": ((4,), (_IMAGE,)),
-    "KLDivLoss": (("reduction=batchmean",), ((3, 4), "probabilities")),
-    "LayerNorm": ((6,), (_LINE,)),
-    "LeakyReLU": ((), (_LINE,)),
-    "Linear": ((6, 5), (_LINE,)),
-    "LogSigmoid": ((), (_LINE,)),
-    "LogSoftmax": ((1,), (_LINE,)),
-    "MaxPool2d": ((2,), (_IMAGE,)),
-    "MaxPool3d": ((2,), (_CUBE,)),
-    "Mish": ((), (_LINE,)),
-    "MSELoss": ((), (_LINE, _LINE)),
-    "NLLLoss": ((), ((3, 4), "classes")),
-    "PixelShuffle": ((2,), (_IMAGE,)),
-    "PReLU": ((), (_LINE,)),
-    "ReLU": ((), (_LINE,)),
-    "ReflectionPad1d": ((2,), (_LINE,)),
-    "ReflectionPad2d": ((2,), (_IMAGE,)),
-    "ReflectionPad3d": ((2,), (_CUBE,)),
-    "ReplicationPad1d": ((2,), (_LINE,)),
-    "ReplicationPad2d": ((2,), (_IMAGE,)),
-    "ReplicationPad3d": ((2,), (_CUBE,)),
-    "RReLU": ((), (_LINE,)),
-    "SiLU": ((), (_LINE,)),
-    "Softmax": ((1,), (_LINE,)),
-    "Softplus": ((), (_LINE,)),
-    "Softshrink": ((), (_LINE,)),
-    "Threshold": ((2.0, 7.0), (_LINE,)),
-    "SmoothL1Loss": ((), (_LINE, _LINE)),
-    "Upsample": (((5, 7),), (_IMAGE,)),
-    "UpsamplingNearest2d": (((5, 7),), (_IMAGE,)),
-}
+_SIZES = {"image": (2, 4, 6, 6), "line": (2, 4, 6), "cube": (1, 4, 4, 6, 6)}
+
+
+class _Module(NamedTuple):
+    """A row of gaudi_modules.toml. An input has sizes or a name."""
+
+    arguments: tuple[Any, ...]
+    options: dict[str, str]
+    inputs: tuple[tuple[int, ...] | str, ...]
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(map(_tupled, value)) if isinstance(value, list) else value
+
+
+def _read_modules() -> dict[str, _Module]:
+    rows = tomllib.loads(Path(__file__).with_name("gaudi_modules.toml").read_text())
+    modules = {}
+    for name, row in rows.items():
+        inputs = tuple(_SIZES[each] if each in ("image", "line", "cube") else _tupled(each) for each in row["inputs"])
+        modules[name] = _Module(_tupled(row["arguments"]), row.get("options", {}), inputs)
+    return modules
+
+
+_MODULES = _read_modules()
 _SIGNED = {"PReLU", "ReLU", "LeakyReLU", "ELU", "GELU", "SiLU", "RReLU"}  # whose answer for negative numbers differs
 
 
@@ -219,9 +186,8 @@ FORMULAS: dict[str, Callable[..., Any]] = {
 
 
 def _make(operator: str) -> torch.nn.Module:
-    args, _ = _MODULES[operator]
-    named = dict(a.split("=") for a in args if isinstance(a, str))
-    return getattr(torch.nn, operator)(*(a for a in args if not isinstance(a, str)), **named)  # type: ignore[no-any-return]
+    row = _MODULES[operator]
+    return getattr(torch.nn, operator)(*row.arguments, **row.options)  # type: ignore[no-any-return]
 
 
 def module(operator: str) -> Callable[..., Any]:
@@ -254,7 +220,7 @@ def samples(name: str, dtype: torch.dtype) -> list[Arguments] | None:
     """The arguments of this module for an operator and dtype; None if they come from the databases."""
     kind, _, operator = name.rpartition(".")
     if kind == "torch.nn":
-        first, *more = (_input(wanted, dtype) for wanted in _MODULES[operator][1])
+        first, *more = (_input(wanted, dtype) for wanted in _MODULES[operator].inputs)
         if operator in _SIGNED and dtype.is_floating_point:
             first = first - 3
         made = _make(operator)

@@ -41,7 +41,9 @@ def _program(op: Any, expected: Any, form: str) -> Program:
         outs = [_FORMS[form](t, device) for t in ([expected] if single else expected)]
         before = [t.data_ptr() for t in outs]
         bases = [t._base for t in outs if t._base is not None]
-        argument = outs[0] if single else (outs if isinstance(expected, list) else tuple(outs))
+        argument: Any = outs if isinstance(expected, list) else tuple(outs)
+        if single:
+            argument = outs[0]
         # A factory checks the device that it would use by itself against that of `out`.
         with torch.device(device) if op.is_factory_function and "device" not in arguments[2] else nullcontext():
             value = op(arguments[0], *arguments[1], **arguments[2], out=argument)

@@ -77,7 +77,8 @@ class Worker:
             doing(at or f"{len(cases)} cases from {cases[0]} on")
             self._process.ask("run", *cases)
             while "at" in (answer := self._process.answer(limit)):
-                at, limit = answer["at"], hang_s
+                at = answer["at"]
+                limit = hang_s
                 doing(at or f"{len(cases)} cases from {cases[0]} on, compiled together")
             return answer["results"]
         except ChildError as error:

@@ -91,9 +91,9 @@ def verdict(result: Result, reasons: dict[str, str], strict: bool) -> str:
     if result.get("outside"):
         return "failed" if floors.new_outside(result) else "skipped"  # in no recipe; the result says why
     expected = result["case"] in reasons
-    if result["ok"]:
-        return "failed" if expected and strict else ("skipped" if expected else "passed")
-    return "skipped" if expected else "failed"
+    if not expected:
+        return "passed" if result["ok"] else "failed"
+    return "failed" if result["ok"] and strict else "skipped"
 
 
 def problem(result: Result, reasons: dict[str, str]) -> list[str]:

@@ -119,7 +119,9 @@ class Progress:
     """Counts verdicts and prints failures as they come."""
 
     def __init__(self, total: int, reasons: dict[str, str], strict: bool):
-        self.total, self.reasons, self.strict = total, reasons, strict
+        self.total = total
+        self.reasons = reasons
+        self.strict = strict
         self.families: dict[str, Counter[str]] = {}
         self.unchecked: list[str] = []
         self.done = 0

@@ -16,7 +16,8 @@ def test_the_databases_hold_what_they_held():
     """The numbers of torch 2.13.0: fewer would mean that cases went missing without a trace."""
     assert len(cases(("op_forward",))) == 5245
     assert len(cases(("op_backward",))) == 2404
-    assert len(modules()) == 114 and len(optimizers()) == 15
+    assert len(modules()) == 114
+    assert len(optimizers()) == 15
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -34,7 +34,8 @@ def test_a_wrong_result_fails_its_case_and_the_command(folder):
     assert ended.code == 1, ended.errors
     assert "FAILED op_forward:sin:float32\n    sample 0: result: values" in ended.output
     passed, rest = ended.output.splitlines()[-1].split(" passed, ")
-    assert int(passed) >= 2 and int(rest.split(" failed")[0]) >= 1
+    assert int(passed) >= 2
+    assert int(rest.split(" failed")[0]) >= 1
     assert "FAILED op_forward:sinh" not in ended.output
     assert ended.output.splitlines()[-2] == f"op_forward: {ended.output.splitlines()[-1]}"
 
@@ -52,7 +53,8 @@ def test_a_hang_is_a_failure(monkeypatch):
     worker = pool.Worker("ci", 1, None)
     begin = time.monotonic()
     (result,) = worker.run(CASES[:1], hang_s=0.01)  # the worker is still importing torch
-    assert not result["ok"] and "hangs" in result["failures"][0]
+    assert not result["ok"]
+    assert "hangs" in result["failures"][0]
     assert time.monotonic() - begin < 10  # it is killed, not waited for
 
 
@@ -147,7 +149,8 @@ def test_of_a_batch_only_what_is_wrong_fails(chosen):
     found = batches.in_halves(four, run)
     assert sizes == [4, 2, 2, 1, 1]
     assert [r["ok"] for r in found] == [True, True, False, False]
-    assert found[2]["failures"] == ["no recipe"] and "values" in found[3]["failures"][0]
+    assert found[2]["failures"] == ["no recipe"]
+    assert "values" in found[3]["failures"][0]
 
 
 def test_a_skip_that_passes_is_a_failure_of_the_full_run():
@@ -164,10 +167,12 @@ def test_copies_keep_strides_offsets_and_aliasing():
     base = torch.arange(24.0).reshape(4, 6)
     sample = (base[1:, ::2], [base.t(), torch.tensor([1 + 2j]).conj()], {"x": torch.ones(1).expand(3), "device": "cpu"})
     first, (second, conjugated), rest = Transfer("hpu")(sample)
-    assert first.stride() == (6, 2) and first.storage_offset() == 6
+    assert first.stride() == (6, 2)
+    assert first.storage_offset() == 6
     assert aliasing([first], [second]) == [0]
     assert conjugated.is_conj()
-    assert rest["x"].stride() == (0,) and rest["device"] == "hpu"
+    assert rest["x"].stride() == (0,)
+    assert rest["device"] == "hpu"
     compare(sample, (first, [second, conjugated], rest), Demand(Tolerance(), placed=False))
 
 

@@ -12,7 +12,8 @@ class Start(torch.nn.Module):
 
     def __init__(self, net):
         super().__init__()
-        self.token, self.position = net.token, net.position
+        self.token = net.token
+        self.position = net.position
 
     def forward(self, numbers):
         return self.token(numbers) + self.position(torch.arange(numbers.shape[1], device=numbers.device))

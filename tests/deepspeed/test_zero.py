@@ -45,7 +45,8 @@ def test_four_ranks():
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_fifty_steps(stage, precision, mean):
     """Each loss, and the mean of the differences with their signs, relative, with a GPT of 0.8 million parameters."""
-    settings, made = training.config(stage, precision), {"layers": 4, "width": 128}
+    settings = training.config(stage, precision)
+    made = {"layers": 4, "width": 128}
     expected = training.on_cpu(training.train, with_torch(settings), 50, **made)
     for mine, theirs in zip(training.on_hpu(training.train, settings, 50, **made), expected, strict=True):
         assert mine == pytest.approx(theirs, rel=training.TOLERANCE[precision])

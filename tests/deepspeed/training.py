@@ -72,9 +72,12 @@ class Block(torch.nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.norm1, self.norm2 = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
-        self.qkv, self.project = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
-        self.wide, self.narrow = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+        self.norm1 = torch.nn.LayerNorm(width)
+        self.norm2 = torch.nn.LayerNorm(width)
+        self.qkv = torch.nn.Linear(width, 3 * width)
+        self.project = torch.nn.Linear(width, width)
+        self.wide = torch.nn.Linear(width, 4 * width)
+        self.narrow = torch.nn.Linear(4 * width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x: batch, context, width."""
@@ -90,9 +93,11 @@ class GPT(torch.nn.Module):
 
     def __init__(self, layers: int, width: int) -> None:
         super().__init__()
-        self.token, self.position = torch.nn.Embedding(CHARACTERS, width), torch.nn.Embedding(16, width)
+        self.token = torch.nn.Embedding(CHARACTERS, width)
+        self.position = torch.nn.Embedding(16, width)
         self.blocks = torch.nn.ModuleList(Block(width) for _ in range(layers))
-        self.norm, self.head = torch.nn.LayerNorm(width), torch.nn.Linear(width, CHARACTERS)
+        self.norm = torch.nn.LayerNorm(width)
+        self.head = torch.nn.Linear(width, CHARACTERS)
 
     def forward(self, numbers: torch.Tensor) -> torch.Tensor:
         """Scores of the next character at each position of `numbers` (batch, 16)."""

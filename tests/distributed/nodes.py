@@ -31,9 +31,13 @@ _LINK = "ohpu"
 _LIFE_S = 600  # of a job
 # Ranks with process numbers in common are of one machine, and would use its memory instead of the network.
 _OWN_NUMBERS = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
-DELAY_S, LOSS = 0.001, 0.001
+DELAY_S = 0.001
+LOSS = 0.001
 # Of Linux: linux/if_tun.h, sched.h.
-_TUNSETIFF, _IFF_TUN, _IFF_NO_PI, _CLONE_NEWNET = 0x400454CA, 0x1, 0x1000, 0x40000000
+_TUNSETIFF = 0x400454CA
+_IFF_TUN = 0x1
+_IFF_NO_PI = 0x1000
+_CLONE_NEWNET = 0x40000000
 
 
 class Node(NamedTuple):
@@ -97,7 +101,8 @@ def _tun(namespace):
 
 def _carry(ends, over):
     """Each packet goes to the node that it names, DELAY_S later, but for a share LOSS of them."""
-    draw, waiting = random.Random(0), deque()
+    draw = random.Random(0)
+    waiting = deque()
     while not over.is_set():
         late = waiting[0][0] - time.monotonic() if waiting else 0.05
         for end in select.select([*ends.values()], [], [], max(0.0, min(late, 0.05)))[0]:

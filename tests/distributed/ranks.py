@@ -64,7 +64,8 @@ def _end(processes: list[child.Child]) -> None:
         process.__exit__()
 
 
-_FIRST_PORT, _PORTS = 20_000, 12_000
+_FIRST_PORT = 20_000
+_PORTS = 12_000
 _next_port = itertools.count(os.getpid() * 97)
 
 
@@ -72,8 +73,9 @@ def free_port() -> int:
     """A port that nobody has. The system gives it to no other program meanwhile: its own choices begin at 32,768. Test
     processes that run side by side begin at other ones."""
     for number in _next_port:
+        port = _FIRST_PORT + number % _PORTS
         with socket.socket() as s, contextlib.suppress(OSError):
-            s.bind(("", port := _FIRST_PORT + number % _PORTS))
+            s.bind(("", port))
             return port
     raise AssertionError  # it counts for ever
 
@@ -97,7 +99,8 @@ class Pool:
     """The processes of one number of ranks, with these environment variables beside those of the tests."""
 
     def __init__(self, size: int, variables: tuple[tuple[str, str], ...] = ()) -> None:
-        self.size, self.variables = size, variables
+        self.size = size
+        self.variables = variables
         port = free_port()
         self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         self.connections: list[Connection] = []
@@ -200,7 +203,8 @@ class Job:
         self.processes: list[child.Child] = []
         try:
             for rank in range(size):
-                command, own = ["-c", first + _BEGIN + code], environment(rank, size, port) | variables
+                command = ["-c", first + _BEGIN + code]
+                own = environment(rank, size, port) | variables
                 self.processes.append(_start(command, own, seconds=PATIENCE_S, farewell=_FAREWELL_S))
         except BaseException:
             self.__exit__()

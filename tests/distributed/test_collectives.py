@@ -188,7 +188,8 @@ def test_coalesced():
 @ranks(2)
 def test_messages_in_both_directions_at_once():
     rank = dist.get_rank()
-    mine, other = on_hpu(rank, shape=(1 << 16,)), torch.zeros(1 << 16, device="hpu")
+    mine = on_hpu(rank, shape=(1 << 16,))
+    other = torch.zeros(1 << 16, device="hpu")
     for work in dist.batch_isend_irecv(
         [dist.P2POp(dist.isend, mine, 1 - rank), dist.P2POp(dist.irecv, other, 1 - rank)]
     ):

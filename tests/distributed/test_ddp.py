@@ -51,10 +51,12 @@ def same(found, expected):
 )
 @ranks(2)
 def test_trains_as_on_the_cpu(options):
-    rank, model = dist.get_rank(), make_model()
+    rank = dist.get_rank()
+    model = make_model()
     expected = train(copy.deepcopy(model), "cpu", rank, **options)
     before = openhpu.counters()["collectives"]
-    same(train(model, "hpu", rank, **options), expected)
+    found = train(model, "hpu", rank, **options)
+    same(found, expected)
     assert openhpu.counters()["collectives"] - before >= 2 * 5
 
 

@@ -109,7 +109,8 @@ except KeyboardInterrupt:
     print("heard", flush=True)
 """
     ended = joining(code, tmp_path)
-    assert ended.code == 0 and "heard" in ended.output, ended.output
+    assert ended.code == 0, ended.output
+    assert "heard" in ended.output, ended.output
 
 
 def test_a_rank_that_does_not_come_to_the_creation_of_a_group(tmp_path):

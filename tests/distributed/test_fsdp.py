@@ -43,7 +43,8 @@ def sharded(**options):
 
 
 def train(model, inputs):
-    optimizer, losses = torch.optim.AdamW(model.parameters(), lr=0.01), []
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    losses = []
     for x in inputs:
         optimizer.zero_grad()
         loss = model(x).square().mean()
@@ -55,7 +56,8 @@ def train(model, inputs):
 
 def expected_losses(world, steps=4):
     """The whole batch in one process: the mean over ranks of each rank's loss."""
-    model, inputs = make_model(), [x.reshape(-1, 16) for x in batches(steps, world)]
+    model = make_model()
+    inputs = [x.reshape(-1, 16) for x in batches(steps, world)]
     return [loss.item() for loss in train(model, inputs)]
 
 

@@ -56,7 +56,8 @@ def test_each_kind_in_one_graph():
         x.fill_((rank + 1) * factor)
         graph.replay()
         assert together.tolist() == [factor, factor, 2 * factor, 2 * factor]
-        assert part.tolist() == [2 * factor] * 2 and everywhere[0].tolist() == [factor] * 2
+        assert part.tolist() == [2 * factor] * 2
+        assert everywhere[0].tolist() == [factor] * 2
         assert exchanged.tolist() == [factor * source for source, n in enumerate(parts, 1) for _ in range(n)]
         assert [each.tolist() for each in unequal] == [[factor], [2 * factor] * 2]
 
@@ -164,7 +165,8 @@ for name, collective in KINDS.items():
         collective(empty)
         after = whole + 1
     graph.replay()
-    assert after.tolist() == [3.0] * 4 and made.shape == (0, 4), name
+    assert after.tolist() == [3.0] * 4, name
+    assert made.shape == (0, 4), name
     graphs.append(graph)
 compiled = torch.compile(lambda t: traceable(t * 2, "sum", dist.group.WORLD) + 1, backend="hpu_backend")
 assert [compiled(empty).shape for _ in range(2)] == [(0, 4)] * 2

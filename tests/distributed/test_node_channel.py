@@ -178,4 +178,5 @@ time.sleep(0.5)
 print(x.tolist())
 os._exit(0)
 """
-    assert "[4.0, 4.0, 4.0, 4.0]" in run_job(code)[1]
+    printed = run_job(code)
+    assert "[4.0, 4.0, 4.0, 4.0]" in printed[1]

@@ -27,7 +27,8 @@ def test_the_host_does_not_wait():
     dist.all_reduce(y)
     _C.unblock_queue(0)
     assert y.tolist() == [6.0] * 4
-    assert work.is_completed() and work.is_success()
+    assert work.is_completed()
+    assert work.is_success()
 
 
 @ranks(2)
@@ -122,7 +123,8 @@ def test_memory_is_free_again_after_the_wait():
 def test_futures():
     x = torch.full((4,), float(dist.get_rank() + 1), device="hpu")
     future = dist.all_reduce(x, async_op=True).get_future()
-    assert future.then(lambda f: [t / 2 for t in f.value()]).wait()[0].tolist() == [1.5] * 4
+    halved = future.then(lambda f: [t / 2 for t in f.value()])
+    assert halved.wait()[0].tolist() == [1.5] * 4
 
 
 @ranks(2)
@@ -149,7 +151,8 @@ def several_devices():
         if rank == 1:
             _C.unblock_queue(0)
         dist.barrier()
-        assert x.tolist() == [1.0] * 4 and y.tolist() == [float(step)] * 2
+        assert x.tolist() == [1.0] * 4
+        assert y.tolist() == [float(step)] * 2
 
 
 def test_collectives_on_several_devices_of_a_process_begin_in_order():

@@ -99,7 +99,8 @@ def _train(kind):
         optimizer = ZeroRedundancyOptimizer(model.parameters(), **options)
     else:
         optimizer = torch.optim.AdamW(model.parameters(), **options)
-    taken, left = [], 16
+    taken = []
+    left = 16
     deadline = time.monotonic() + 90
     while left:
         before = openhpu.counters()["recipe_hits"]

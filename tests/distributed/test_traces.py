@@ -54,7 +54,8 @@ def check_profile(events, rank):
     for reduce, wait in zip(reduces, waits, strict=True):
         assert wait["ts"] + wait["dur"] >= reduce["ts"] + reduce["dur"]  # nobody goes on before its end
         arguments = reduce["args"]
-        assert arguments["bytes"] == 4096 and arguments["Collective name"] == "allreduce"
+        assert arguments["bytes"] == 4096
+        assert arguments["Collective name"] == "allreduce"
         assert (arguments["In msg nelems"], arguments["Out msg nelems"], arguments["Group size"]) == (1024, 1024, 2)
         assert arguments["dtype"] == "Float"
         assert json.loads(arguments["Process Group Ranks"]) == [0, 1]

@@ -50,7 +50,8 @@ def build(tree: Path, changed: tuple[str, ...], objects: Path) -> str:
     wanted = changed_sources(tree, changed)
     compiled: dict[str, str] = {}  # objects of the project's build, and what takes their place
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
-        source, ours = Path(entry["file"]), os.path.relpath(entry["output"], BUILD)
+        source = Path(entry["file"])
+        ours = os.path.relpath(entry["output"], BUILD)
         # What is compiled together is one file of the build, which includes the others.
         parts = _INCLUDED.findall(source.read_text()) if source.is_relative_to(BUILD) else [str(source)]
         if wanted.isdisjoint(os.path.relpath(part, ROOT) for part in parts) or "_machine.dir" in ours:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 FOLDER = Path(__file__).parent
-_WHAT, _FOUND_BY = "Fault: ", "Found by: "
+_WHAT = "Fault: "
+_FOUND_BY = "Found by: "
 
 
 class Fault(NamedTuple):
@@ -32,7 +33,9 @@ class Fault(NamedTuple):
 
 def read(path: Path) -> Fault:
     """The fault of a patch. Raises ValueError where the head is incomplete."""
-    what, tests, files = "", [], []
+    what = ""
+    tests = []
+    files = []
     for line in path.read_text().splitlines():
         if line.startswith(_WHAT):
             what = line.removeprefix(_WHAT)

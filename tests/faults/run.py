@@ -30,7 +30,8 @@ MINUTES = 120.0
 FOLDER = BUILD / "faults"
 TREE = FOLDER / "tree"
 TIMEOUT_S = 300.0  # of the tests of one fault: what hangs is found, too
-SOUND_S, SOUND_TEST_S = 300.0, 30.0  # of a suite's tests without a fault, and more for each argument
+SOUND_S = 300.0  # of a suite's tests without a fault
+SOUND_TEST_S = 30.0  # and more for each argument
 FAILED = 1  # pytest's exit code where tests ran and failed
 
 
@@ -62,7 +63,8 @@ class Run:
     """The faults of a run, one after another."""
 
     def __init__(self, budget: Budget, kept: Kept) -> None:
-        self.budget, self.kept = budget, kept
+        self.budget = budget
+        self.kept = kept
 
     def test(self, suite: str, arguments: tuple[str, ...], seconds: float, *more: str) -> child.Ended:
         """How pytest ended, in the copy, as the suite runs it."""
@@ -114,7 +116,9 @@ class Run:
             for suite, arguments in fault.tests:
                 ended = self.test(suite, arguments, TIMEOUT_S, "-x")
                 if ended.timed_out or ended.code == FAILED or ended.code < 0 or ended.code > 128:
-                    how = "hangs" if ended.timed_out else "fails" if ended.code == FAILED else f"ends: {ended.how}"
+                    how = "hangs"
+                    if not ended.timed_out:
+                        how = "fails" if ended.code == FAILED else f"ends: {ended.how}"
                     failed = re.findall(r"^(?:FAILED|ERROR) (?:\S*::)?(\S+)", ended.output, re.MULTILINE)
                     said = (
                         f"found in {time.monotonic() - built:.0f} s (built in {built - started:.0f} s): "

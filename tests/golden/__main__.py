@@ -36,7 +36,8 @@ _ASKED_S = 60.0
 
 def recorded(make):
     """The description of the largest graph of a program that the core asks a recipe for."""
-    step, found = make(), []
+    step = make()
+    found = []
     htcore.mark_step()
     dumps.write = found.append  # the compiler's client calls it with each graph before it sends it on
     for turn in range(_TURNS):

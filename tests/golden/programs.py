@@ -74,7 +74,8 @@ def changing_numbers():
 
 def autocast():
     """Casts to bfloat16."""
-    model, x = _seeded(nn.Linear(8, 4)).requires_grad_(False), torch.ones(4, 8, device=HPU)
+    model = _seeded(nn.Linear(8, 4)).requires_grad_(False)
+    x = torch.ones(4, 8, device=HPU)
     return torch.autocast("hpu", torch.bfloat16)(lambda turn: F.gelu(model(x)))
 
 

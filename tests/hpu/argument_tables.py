@@ -134,7 +134,8 @@ class Cache:
     """As transformers' caches: an object of objects."""
 
     def __init__(self, k):
-        self.layers, self.offloaded = [Layer(0), Layer(k)], False
+        self.layers = [Layer(0), Layer(k)]
+        self.offloaded = False
 
 
 class Net(nn.Module):
@@ -188,6 +189,28 @@ def called(x, a):
     return a(x)
 
 
+def key_of_a_dict(k):
+    key = tensor(k)
+    return {key: 1}, key
+
+
+def weak_reference(k):
+    KEPT.append(Layer(k))
+    return weakref.ref(KEPT[-1])
+
+
+def twice(k):
+    made = [tensor(k)]
+    return Pair(made, made)
+
+
+def tuple_in_its_own_list(k):
+    inner = [tensor(k)]
+    made = (inner,)
+    inner.append(made)
+    return made
+
+
 KEPT = []
 # A name, an argument of a number whose tensor is the number, and a function that multiplies by it.
 WALKED = {
@@ -219,7 +242,7 @@ WALKED = {
         lambda k: collections.deque([*range(3000), tensor(k)]),
         lambda x, a: x * a[3000] if a[2999] == 2999 else x,
     ),
-    "key of a dict": (lambda k: ({(t := tensor(k)): 1}, t), lambda x, a: x * next(iter(a[0])) * a[0][a[1]]),
+    "key of a dict": (key_of_a_dict, lambda x, a: x * next(iter(a[0])) * a[0][a[1]]),
     "attribute of a string": (lambda k: with_attributes(Named("n"), m=tensor(k)), attribute),
     "keyword of a partial": (lambda k: functools.partial(torch.mul, other=tensor(k)), called),
     "closure": (lambda k: closure(tensor(k)), called),
@@ -227,7 +250,7 @@ WALKED = {
     "method": (lambda k: Net(tensor(k)).forward, called),
     "method of a tensor": (lambda k: tensor(k).mul, called),
     "module": (lambda k: Net(tensor(k)), called),
-    "weak reference": (lambda k: (KEPT.append(Layer(k)), weakref.ref(KEPT[-1]))[1], lambda x, a: x * a().keys),
+    "weak reference": (weak_reference, lambda x, a: x * a().keys),
     "weak reference in a module": (lambda k: Net(tensor(k)), lambda x, a: x * a.lstm_like[0]()),
     "parameter": (lambda k: nn.Parameter(tensor(k)), lambda x, a: x * a if isinstance(a, nn.Parameter) else x),
     "subclass of Tensor": (
@@ -238,11 +261,8 @@ WALKED = {
     "gradient": (gradient, lambda x, a: x * a.grad),
     "array of objects": (objects, lambda x, a: x * a[1]),
     "cycle": (cycle, lambda x, a: x * a.self.tuple[0].m if a.tuple[1][0] is a else x),
-    "twice": (lambda k: Pair(m := [tensor(k)], m), lambda x, a: x * a.m[0] if a.m is a.other else x * 0),
-    "tuple in its own list": (
-        lambda k: ((a := [tensor(k)]), (b := (a,)), a.append(b))[1],
-        lambda x, a: x * a[0][0] if a[0][1] is a else x,
-    ),
+    "twice": (twice, lambda x, a: x * a.m[0] if a.m is a.other else x * 0),
+    "tuple in its own list": (tuple_in_its_own_list, lambda x, a: x * a[0][0] if a[0][1] is a else x),
 }
 
 
@@ -255,7 +275,9 @@ FUNCTIONS = {k: closure(float(k)) for k in range(4)}
 
 
 class Factor(enum.Enum):
-    ONE, TWO, THREE = 1, 2, 3
+    ONE = 1
+    TWO = 2
+    THREE = 3
 
 
 class Number(float):
@@ -296,6 +318,16 @@ MODULE = types.ModuleType("settings")
 def class_with(k):
     Class.m = k
     return Class
+
+
+def object_of_class_with(k):
+    class_with(k)
+    return OBJECT
+
+
+def one_or_two(k):
+    made = [1]
+    return [made, made if k == 1 else [1]]
 
 
 def array_of(k):
@@ -351,10 +383,10 @@ KEYS = {
     "module's flag": (lambda k: with_attributes(nn.Identity(), m=k), attribute),
     "logger": (lambda k: logging.getLogger(f"graph{k}"), lambda x, a: x * int(a.name[-1])),
     "generator of the device": (lambda k: (torch.Generator(device="hpu"), k), lambda x, a: x * a[1]),
-    "which are one": (lambda k: [(a := [1]), a if k == 1 else [1]], lambda x, a: x * (1 if a[0] is a[1] else 2)),
+    "which are one": (one_or_two, lambda x, a: x * (1 if a[0] is a[1] else 2)),
     "attribute of a class": (class_with, attribute),
     "tensor of a class": (lambda k: class_with(tensor(k)), attribute),
-    "attribute of an object's class": (lambda k: (class_with(k), OBJECT)[1], attribute),
+    "attribute of an object's class": (object_of_class_with, attribute),
     "module of Python's": (lambda k: with_attributes(MODULE, m=tensor(k)), attribute),
 }
 

@@ -57,7 +57,8 @@ def clean_device():
 def usable():
     """The device still computes after the test, and nothing is being captured."""
     yield
-    assert not torch.hpu.is_current_stream_capturing() and torch.hpu.current_device() == 0
+    assert not torch.hpu.is_current_stream_capturing()
+    assert torch.hpu.current_device() == 0
     assert (torch.ones(3, device="hpu") + 1).tolist() == [2.0] * 3
 
 

@@ -243,7 +243,8 @@ class Gpt(nn.Module):
     def __init__(self, width=16, heads=2, vocabulary=11, length=12):
         super().__init__()
         self.heads = heads
-        self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.places = nn.Embedding(length, width)
         self.blocks = nn.ModuleList(
             nn.ModuleDict(
                 {
@@ -308,7 +309,8 @@ def make(name, optimizer=torch.optim.AdamW, device="hpu", steps=0, **settings):
 def watched_indices():
     """Counter, events and warnings of the indices out of range of what runs inside: `counted`, `events`, `warnings`."""
     torch.hpu.synchronize()
-    watched, before = SimpleNamespace(), events.counters()["indices_out_of_range"]
+    watched = SimpleNamespace()
+    before = events.counters()["indices_out_of_range"]
     with heard("indices_out_of_range") as watched.events, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield watched

@@ -84,7 +84,8 @@ def test_a_graph_around_a_compiled_model(counted):
     model, _, x, _ = make("mlp")
     f = compiled(model.eval())
     with torch.no_grad():
-        f(x), f(x)
+        f(x)
+        f(x)
         g, y = capture(lambda: f(x))
         x.mul_(2)
         with counted(graph_replays=1):
@@ -102,7 +103,8 @@ def test_compiled_optimizers(optimizer, settings):
     reference = make("mlp", optimizer, "cpu", **{name: v for name, v in settings.items() if name != "capturable"})
     parts[1].step = compiled(parts[1].step)
     for _ in range(3):
-        train_step(*parts), train_step(*reference)
+        train_step(*parts)
+        train_step(*reference)
     ours, theirs = (to_cpu(list(model.parameters())) for model in (parts[0], reference[0]))
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
@@ -117,7 +119,8 @@ def test_threads():
                 x = torch.ones(n, device="hpu", requires_grad=True)
                 y = functions[k - 1](x)
                 y.backward()
-                assert y.item() == n * k + k and x.grad.tolist() == [float(k)] * n
+                assert y.item() == n * k + k
+                assert x.grad.tolist() == [float(k)] * n
 
     for k in range(1, 5):
         work(k, (7, 8))  # what follows is not for Dynamo, which compiles on one thread at a time
@@ -130,7 +133,8 @@ f = torch.compile(lambda x: x * 2 + torch.ones(3, device=x.device), backend="hpu
 for index in (1, 0, 1, 1, 0):
     x = torch.full((3,), float(index), device=f"hpu:{index}")
     y = f(x)
-    assert y.device == x.device and y.tolist() == [2.0 * index + 1] * 3
+    assert y.device == x.device
+    assert y.tolist() == [2.0 * index + 1] * 3
 assert torch.hpu.current_device() == 0
 g = torch.compile(lambda a, b: (a + 1).to(b.device) * (b + 2), backend="hpu_backend")
 for k in range(3):
@@ -148,7 +152,9 @@ assert "torch._dynamo" not in sys.modules
 import torch._dynamo
 assert "hpu_backend" in torch._dynamo.list_backends()
 interface = torch._dynamo.device_interface.get_interface_for_device("hpu")
-assert interface.is_available() and interface.current_device() == 0 and interface.is_bf16_supported()
+assert interface.is_available()
+assert interface.current_device() == 0
+assert interface.is_bf16_supported()
 """
     script(code, fresh=True, bare=True)
 
@@ -217,7 +223,8 @@ def test_loops():
     f = compiled(work, fullgraph=True)
     for k in range(3):
         count, y = f(torch.full((2,), float(k), device="hpu"))
-        assert count.item() == 3 and y.tolist() == [8.0 * k] * 2
+        assert count.item() == 3
+        assert y.tolist() == [8.0 * k] * 2
 
 
 def test_gradients_of_flex_attention():

@@ -52,6 +52,11 @@ def with_number(k):
     return floats(k), number(k, torch.float32)
 
 
+def write_and_double(x, c):
+    x[:2].copy_(c)
+    return x * 2
+
+
 NUMBERS = {
     "float, integers": (lambda x, s: torch.add(x, s, alpha=1), lambda k: (ints(k), (2.5, 3.5, -1.5)[k])),
     "integer, floats": (lambda x, s: x * s + s, lambda k: (floats(k), (2, 3, 7)[k])),
@@ -63,7 +68,7 @@ NUMBERS = {
     "tensors and constant": (lambda x, c: x + c * torch.tensor(3.0), lambda k: (ints(k), number(k, torch.float32))),
     "bfloat16": (lambda x, c, s: x * c + s, lambda k: (floats(k, dtype=torch.bfloat16), number(k, torch.float32), 0.3)),
     "tensor for lists": (lambda x, c: torch._foreach_mul([x, x + 1], c), with_number),
-    "tensor written": (lambda x, c: (x[:2].copy_(c), x * 2)[1], with_number),
+    "tensor written": (write_and_double, with_number),
     "tensor moved": (lambda x, c: x.int() + c.to("hpu", torch.float16), with_number),
 }
 RANDOM = {
@@ -136,10 +141,18 @@ def of_waits(x):
     return z * 2
 
 
+def checked(message):
+    def add_one(x):
+        torch._assert_async(x.isfinite().all(), message)
+        return x + 1
+
+    return add_one
+
+
 NATIVE = {
     "prims": (lambda x: torch.ops.prims.convert_element_type(x, torch.bfloat16) + 1, one),
     "indices": (lambda x, i: x[i, i] * 2, lambda k: (floats(k, 5), torch.tensor([1, 3]).to("hpu"))),
-    "assertion": (lambda x: (torch._assert_async(x.isfinite().all(), "not finite"), x + 1)[1], one),
+    "assertion": (checked("not finite"), one),
     "8-bit floats": (lambda x: (x.to(torch.float8_e4m3fn) * 2).to(torch.bfloat16), one),
     "8-bit product": (lambda x: torch.mm(*[x.to(torch.float8_e5m2)] * 2).float(), lambda k: (floats(k, N[k]),)),
 }
@@ -162,8 +175,10 @@ def test_a_graph_holds_it(name, compiled_graphs, counted):
                 actual = f(*given)
             torch.testing.assert_close((actual, torch.rand(2, device="hpu")), expected, rtol=0, atol=0)
             if call == 1 or (k == 1 and not any(isinstance(x, int) for x in given)):  # integers are sizes
-                assert moved["graph_replays"] >= 1 and not moved["graphs_captured"]
-                assert not moved["ops_fallback"] and moved["ops_issued"] <= moved["copies_h2d"] + 3 * (name in CHECKED)
+                assert moved["graph_replays"] >= 1
+                assert not moved["graphs_captured"]
+                assert not moved["ops_fallback"]
+                assert moved["ops_issued"] <= moved["copies_h2d"] + 3 * (name in CHECKED)
     assert not any(graph.layout.eager for graph in compiled_graphs)
     assert all(graph.layout.clusters for graph in compiled_graphs)
 
@@ -186,7 +201,8 @@ def test_a_number_that_the_graph_writes():
         return x / (1 - 0.5**step)
 
     step, expected = torch.tensor(0.0), torch.tensor(0.0)
-    f, x = compiled(work), torch.ones(3, device="hpu")
+    f = compiled(work)
+    x = torch.ones(3, device="hpu")
     for _ in range(4):
         torch.testing.assert_close(f(x, step), work(x, expected), rtol=0, atol=0)
     assert step.item() == 4
@@ -211,7 +227,7 @@ def test_only_an_operator_without_a_graph_is_refused():
         (lambda s: torch.normal(0.0, s), [0.5, 0.5], [0.5, -1.0], "std >= 0.0"),
         (lambda a: torch.linalg.cholesky(a) * 2, [[4.0]], [[-1.0]], "not positive-definite"),
         (lambda x: F.one_hot(x, 3), [0, 2], [0, 3], "index 3 is out of bounds"),
-        (lambda x: (torch._assert_async(x.isfinite().all(), "no number"), x + 1)[1], [1.0], [torch.inf], "no number"),
+        (checked("no number"), [1.0], [torch.inf], "no number"),
     ],
 )
 @pytest.mark.usefixtures("strict_indices")
@@ -224,7 +240,8 @@ def test_values_are_checked_in_a_replay(function, good, bad, message):
             torch.hpu.synchronize()
         return type(error.value)
 
-    kind, f = fails(function, RuntimeError), compiled(function)
+    kind = fails(function, RuntimeError)
+    f = compiled(function)
     for _ in range(3):
         f(torch.tensor(good, device="hpu"))
         f(torch.tensor(good, device="hpu"))
@@ -240,14 +257,18 @@ def test_events_are_recorded_in_each_call(gate):
             event.record()
         return y * 2
 
-    f, x = compiled(work), torch.ones(3, device="hpu")
-    f(x), f(x)
+    f = compiled(work)
+    x = torch.ones(3, device="hpu")
+    f(x)
+    f(x)
     torch.hpu.synchronize()
     for _ in range(2):
-        assert event.query() and stream.query()
+        assert event.query()
+        assert stream.query()
         with gate:
             y = f(x)
-            assert not event.query() and not stream.query()  # what runs on the stream is not done
+            assert not event.query()
+            assert not stream.query()  # what runs on the stream is not done
         event.synchronize()
         assert y.tolist() == [4.0] * 3
 
@@ -255,7 +276,8 @@ def test_events_are_recorded_in_each_call(gate):
 @pytest.mark.parametrize("what", [torch.hpu.Event, torch.hpu.Stream, torch.Event])
 def test_each_call_asks_whether_work_is_done(what, gate):
     """Dynamo would keep the answer that it got while it traced."""
-    x, done = torch.ones(3, device="hpu"), what()
+    x = torch.ones(3, device="hpu")
+    done = what()
 
     def work(x):
         return (x + 1, done.query(), x * 2)
@@ -268,7 +290,8 @@ def test_each_call_asks_whether_work_is_done(what, gate):
         return f(x)
 
     f = support.compiled(work)
-    call(), call()
+    call()
+    call()
     for _ in range(2):
         torch.hpu.synchronize()
         with gate:
@@ -276,7 +299,8 @@ def test_each_call_asks_whether_work_is_done(what, gate):
             assert call()[1] is False
         torch.hpu.synchronize()
         a, answer, b = f(x)
-        assert answer is True and a.tolist() == b.tolist() == [2.0] * 3
+        assert answer is True
+        assert a.tolist() == b.tolist() == [2.0] * 3
     with pytest.raises(torch._dynamo.exc.Unsupported, match="leave fullgraph at False"):
         compiled(work)(x)
 

@@ -48,6 +48,16 @@ def sharing(k):
     return [(square, square), (square, square.t()), (square.t(), square), (square, numbers(2, 2) + 1)][k]
 
 
+def write_beside(a, b):
+    a.add_(1)
+    return b * 2
+
+
+def overlapping(k):
+    base = numbers(6)
+    return base[:4], base[2:]
+
+
 # A function, and its arguments in call k.
 PROGRAMS = {
     "writes to views": (write_views, lambda k: (numbers(3, 2) + k, numbers(2, 4) + k)),
@@ -58,10 +68,7 @@ PROGRAMS = {
         lambda k: (numbers(2, 3) + k, numbers(4) + k),
     ),
     "arguments that share memory": (lambda a, b: a * 10 + b, sharing),
-    "a write beside one that shares the memory": (
-        lambda a, b: (a.add_(1), b * 2)[1],
-        lambda k: ((base := numbers(6))[:4], base[2:]),
-    ),
+    "a write beside one that shares the memory": (write_beside, overlapping),
     "constants": (use_constants, changed_table),
     "arguments in the middle of storages": (lambda a, b, c: (a * 2 + b, b @ c, c - a), middles),
     "transposed": (change_layout, lambda k: ((numbers(2, 3) + k).t(),)),
@@ -98,7 +105,9 @@ def test_memory_is_as_in_eager_mode(name):
     """Values, strides, what lies in which argument's memory, and what a caller's writes to results change. What is
     around the arguments, and arguments of earlier calls, are left alone."""
     work, arguments = PROGRAMS[name]
-    f, ours, theirs = compiled(work), [], []
+    f = compiled(work)
+    ours = []
+    theirs = []
     for k in range(4):
         ours.append(arguments(k))
         theirs.append(arguments(k))
@@ -121,7 +130,8 @@ def test_results_without_memory_or_contents():
     x = torch.ones(5, device="hpu")
     kept = [f(x) for _ in range(3)]
     for outs in kept:
-        outs[0].fill_(1), outs[3].fill_(2)
+        outs[0].fill_(1)
+        outs[3].fill_(2)
     assert len({o[0].data_ptr() for o in kept}) == len({o[3].data_ptr() for o in kept}) == 3
     assert [tuple(o.shape) for o in kept[2][:4]] == [(3,), (0,), (0, 4), (5,)]
     assert kept[2][4:] == (None, 7, 5)

@@ -102,7 +102,8 @@ def test_an_unknown_option_is_an_error():
         config.configuration_flags["speed"] = 1
     with pytest.raises(AttributeError, match=r"no option 'speed'"):
         _ = config.speed
-    assert "inference" in dir(config) and len(config.configuration_flags) == 18
+    assert "inference" in dir(config)
+    assert len(config.configuration_flags) == 18
 
 
 def test_without_recipes(counted):
@@ -157,8 +158,10 @@ def test_rows_are_written_in_place(in_place, compiled_graphs):
             torch.hpu.synchronize()
             copied = torch.hpu.max_memory_allocated() - before >= cache.nbytes
             assert copied == (not in_place) or k > 1
-            assert old[0, 0].item() == k and read[:, 0].tolist() == [k, k, 0]
-            assert cache[:, 0].nonzero().flatten().tolist() == [0, 3] and cache[3].tolist() == [k] * 256
+            assert old[0, 0].item() == k
+            assert read[:, 0].tolist() == [k, k, 0]
+            assert cache[:, 0].nonzero().flatten().tolist() == [0, 3]
+            assert cache[3].tolist() == [k] * 256
     (graph,) = compiled_graphs
     assert ("aten::index_copy_" in graph.layout.clusters[0]) == in_place
 
@@ -187,13 +190,15 @@ class TestFreezing:
             for _ in range(2):
                 torch.testing.assert_close(f(x), model(x))
         (cluster,) = compiled_graphs[0].clusters
-        assert not cluster.weights and len(cluster.captures) == 1
+        assert not cluster.weights
+        assert len(cluster.captures) == 1
 
     def test_tied_weights_and_results_that_are_weights(self):
         class Tied(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 6)
+                self.first = nn.Linear(6, 6)
+                self.second = nn.Linear(6, 6)
                 self.second.weight = self.first.weight
                 self.register_buffer("table", torch.arange(3.0))
 

@@ -76,7 +76,8 @@ def test_the_analyzer():
     x = torch.ones(3, device="hpu")
     with FxGraphAnalyzer(reset_dynamo=True) as analyzer:
         f = compiled(lambda x: torch.digamma(x + 1) * 2)
-        f(x), f(x)
+        f(x)
+        f(x)
         compiled(lambda c: c + 1)(torch.ones(2))
     assert analyzer.get_ops_summary() == [
         {"aten::add.Tensor": OpCount(1, 0), "aten::mul.Tensor": OpCount(1, 0), "aten::digamma": OpCount(0, 1)}

@@ -37,7 +37,8 @@ class Function(nn.Module):
 
     def __init__(self, function):
         super().__init__()
-        self.layer, self.function = nn.Linear(8, 8), function
+        self.layer = nn.Linear(8, 8)
+        self.function = function
 
     def forward(self, x):
         return self.function(self.layer(x))
@@ -45,6 +46,42 @@ class Function(nn.Module):
 
 def _of(function):
     return lambda: Function(function)
+
+
+def drawn_in_place(x):
+    like = torch.empty_like
+    numbers = x + like(x).exponential_() + like(x).uniform_(1, 2) + like(x).geometric_(0.5)
+    return numbers + like(x).log_normal_() + like(x).cauchy_() + like(x).random_(3)
+
+
+def drawn_normally(x):
+    deviations = torch.normal(torch.zeros_like(x), 2.0)
+    means = torch.normal(0.0, torch.ones_like(x))
+    both = torch.normal(x.detach(), torch.ones_like(x))
+    return x + deviations + means + both
+
+
+def drawn_from_parameters(x):
+    fixed = x.detach()
+    poisson = torch.poisson(fixed.abs())
+    gamma = torch._standard_gamma(fixed.abs() + 0.1)
+    dirichlet = torch._sample_dirichlet(fixed.abs() + 0.1)
+    binomial = torch.binomial(torch.full_like(x, 9), torch.sigmoid(fixed))
+    return x + poisson + gamma + dirichlet + binomial
+
+
+def factories(x):
+    rows = x.shape[0]
+    full = torch.full((rows, 1, 1), 2.0, device="hpu")
+    numbers = torch.arange(rows, device="hpu")[:, None, None]
+    strided = torch.empty_strided(x.shape, (8, 1, 0), device="hpu").fill_(1)
+    return x + full + numbers + strided
+
+
+def outer_product(x):
+    rows = x.shape[0]
+    product = torch.zeros(rows, 8, device="hpu").addr_(torch.ones(rows, device="hpu"), x[0, 0].detach())
+    return product + x[:, 0]
 
 
 # Everything for which csrc/kernels has a kernel of its own, and what is made of it.
@@ -68,53 +105,16 @@ CASES = {
     "drawn of its size": _of(
         lambda x: x + torch.rand(x.shape[0], 1, 8, device="hpu") + torch.randint(3, (x.shape[0], 1, 1), device="hpu")
     ),
-    "drawn in place": _of(
-        lambda x: (
-            x
-            + torch.empty_like(x).exponential_()
-            + torch.empty_like(x).uniform_(1, 2)
-            + torch.empty_like(x).geometric_(0.5)
-            + torch.empty_like(x).log_normal_()
-            + torch.empty_like(x).cauchy_()
-            + torch.empty_like(x).random_(3)
-        )
-    ),
-    "drawn normally": _of(
-        lambda x: (
-            x
-            + torch.normal(torch.zeros_like(x), 2.0)
-            + torch.normal(0.0, torch.ones_like(x))
-            + torch.normal(x.detach(), torch.ones_like(x))
-        )
-    ),
-    "drawn from parameters": _of(
-        lambda x: (
-            x
-            + torch.poisson(x.detach().abs())
-            + torch._standard_gamma(x.detach().abs() + 0.1)
-            + torch._sample_dirichlet(x.detach().abs() + 0.1)
-            + torch.binomial(torch.full_like(x, 9), torch.sigmoid(x.detach()))
-        )
-    ),
+    "drawn in place": _of(drawn_in_place),
+    "drawn normally": _of(drawn_normally),
+    "drawn from parameters": _of(drawn_from_parameters),
     "permuted": _of(lambda x: x[torch.randperm(x.shape[0], device="hpu")]),
     "categories": _of(lambda x: x.sum(-1) + torch.multinomial(torch.softmax(x.detach()[:, 0], -1), 4)),
-    "factories": _of(
-        lambda x: (
-            x
-            + torch.full((x.shape[0], 1, 1), 2.0, device="hpu")
-            + torch.arange(x.shape[0], device="hpu")[:, None, None]
-            + torch.empty_strided(x.shape, (8, 1, 0), device="hpu").fill_(1)
-        )
-    ),
+    "factories": _of(factories),
     "new tensors": _of(lambda x: x + x.new_zeros(x.shape) + torch.ones_like(x) + torch.zeros_like(x).copy_(x.detach())),
     "views": _of(lambda x: x.view(-1, 8).unfold(1, 2, 2).as_strided((x.shape[0], 2), (8, 1)).unsqueeze(1)),
     "in place": _of(lambda x: (x * 2).relu().mul(x).add_(1).clamp_(-3, 3)),
-    "an outer product": _of(
-        lambda x: (
-            torch.zeros(x.shape[0], 8, device="hpu").addr_(torch.ones(x.shape[0], device="hpu"), x[0, 0].detach())
-            + x[:, 0]
-        )
-    ),
+    "an outer product": _of(outer_product),
     "joined": _of(lambda x: torch.cat([x, x.new_zeros(x.shape[0], 1, 8)], 1)),
     "indices": _of(lambda x: x[torch.arange(x.shape[0], device="hpu") // 2]),
 }

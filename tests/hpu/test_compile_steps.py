@@ -34,7 +34,8 @@ def test_steps_break_no_graph(compiled_graphs):
     with heard("mark_step") as seen:
         for k in range(3):
             assert f(torch.full((2,), float(k), device="hpu")).tolist() == [3.0 * k - 1] * 2
-    assert len(compiled_graphs) == 1 and not seen
+    assert len(compiled_graphs) == 1
+    assert not seen
 
 
 @pytest.mark.filterwarnings("ignore")  # Inductor's and Dynamo's own
@@ -67,8 +68,10 @@ def test_closures_that_wait_are_called(compiled_graphs):
     assert len(compiled_graphs) == 1
     for k in range(3):
         htcore.add_step_closure(called.append, (k,))
-        assert f(x).tolist() == [2.0, 2.0] and called == list(range(k + 1))
-        assert f(x).tolist() == [2.0, 2.0] and called == list(range(k + 1))
+        assert f(x).tolist() == [2.0, 2.0]
+        assert called == list(range(k + 1))
+        assert f(x).tolist() == [2.0, 2.0]
+        assert called == list(range(k + 1))
     assert len(compiled_graphs) == 3  # of the whole; before and after the call
 
 
@@ -85,7 +88,8 @@ def test_closures_queued_in_compiled_code():
     f = compiled(work)
     for k in range(4):
         assert f(torch.full((2,), float(k), device="hpu")).tolist() == [6.0 * k + 2] * 2
-        assert called[-1] == [3.0 * k] * 2 and len(called) == k + 1
+        assert called[-1] == [3.0 * k] * 2
+        assert len(called) == k + 1
 
 
 def test_a_whole_graph_cannot_hold_closures():

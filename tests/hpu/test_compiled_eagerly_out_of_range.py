@@ -21,4 +21,5 @@ def test_graphs_keep_them_in_recipes(way, counted):
     whole = {"recipe_hits": 4, "graph_replays": 4, "recipes_compiled": 0, "ops_node_by_node": 0}  # forward and backward
     with counted(**whole), watched_indices() as watched:
         check(run, calls=2)
-    assert watched.counted > 0 and watched.events
+    assert watched.counted > 0
+    assert watched.events

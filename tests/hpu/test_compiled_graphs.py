@@ -27,7 +27,8 @@ def test_a_replay_runs_the_recipe_and_nothing_else(counted):
 
 def test_copies_of_bools_become_part_of_a_recipe():
     mask = (torch.arange(48) % 3 == 0).view(6, 8)
-    given, kept = mask.to("hpu"), torch.zeros(8, 6, dtype=torch.bool, device="hpu")
+    given = mask.to("hpu")
+    kept = torch.zeros(8, 6, dtype=torch.bool, device="hpu")
 
     def work():
         kept.copy_(given.t())
@@ -39,7 +40,8 @@ def test_copies_of_bools_become_part_of_a_recipe():
     for now in (~mask, mask):
         given.copy_(now)
         graph.replay()
-        assert torch.equal(kept.cpu(), now.t()) and torch.equal(turned.cpu(), now.t())
+        assert torch.equal(kept.cpu(), now.t())
+        assert torch.equal(turned.cpu(), now.t())
         assert torch.equal(chosen.cpu(), torch.where(now, 1.0, 2.0))
 
 

@@ -42,4 +42,5 @@ def test_captured_graphs_keep_theirs_and_those_of_others_are_unloaded(script):
     before, _, after = result.err.partition("dropped")
     assert "RuntimeWarning" not in before
     warned = [line for line in after.splitlines() if "RuntimeWarning" in line]
-    assert warned and all("vm.max_map_count" in line for line in warned)
+    assert warned
+    assert all("vm.max_map_count" in line for line in warned)

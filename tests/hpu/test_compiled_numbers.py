@@ -85,7 +85,8 @@ def test_a_step_of_any_size_is_one_recipe(counted):
         return hidden, hidden.sum(0), loss, hidden.t() @ x, hidden.new_zeros(2 * len(x))
 
     def compilations(rows):
-        x, labels = torch.randn(rows, 8), torch.arange(rows) % 16
+        x = torch.randn(rows, 8)
+        labels = torch.arange(rows) % 16
         given = x.to("hpu"), labels.to("hpu")
         torch.hpu.synchronize()
         with counted() as work:
@@ -126,7 +127,8 @@ def test_recompilations_name_cause_operand_values_and_line(counted):
     (record,), compiled, where = run(x, 3.0)
     assert (record.cause, record.op, record.argument) == ("number", "aten::mul.Tensor", "other")
     assert (float(record.before), float(record.after), record.dimension) == (2.0, 3.0, None)
-    assert record.site == (__file__, where) and compiled == 1
+    assert record.site == (__file__, where)
+    assert compiled == 1
     for number in (4.0, -1.5, 0.0):
         assert run(x, number)[:2] == ([], 0)  # an input from now on
 

@@ -33,7 +33,8 @@ def by_rule(rule, step, operands):
 def test_recipes_compute_what_eager_mode_computes(rule, script, tmp_path):
     namespace = {}
     exec(STEP, namespace)
-    step, operands = namespace["step"], namespace["operands"]()
+    step = namespace["step"]
+    operands = namespace["operands"]()
     for _ in range(3):
         with counted() as work:
             found = by_rule(rule, step, operands)

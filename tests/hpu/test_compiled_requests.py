@@ -50,7 +50,8 @@ CODE = """
 
     def check(length):
         assert program(length) == [n + length for n in range(6)]
-        assert openhpu.wait_for_recipes(60) and graphs.unanswered() == 0
+        assert openhpu.wait_for_recipes(60)
+        assert graphs.unanswered() == 0
         hits = openhpu.counters()["recipe_hits"]
         program(length)
         return openhpu.counters()["recipe_hits"] - hits

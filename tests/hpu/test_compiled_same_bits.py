@@ -75,7 +75,9 @@ def test_updates_of_optimizers(dtype, many):
         torch.manual_seed(1)
         made = []
         for kind, options in optimizers.values():
-            params, first, second = [torch.nn.Parameter(p) for p in random()], random(), random()
+            params = [torch.nn.Parameter(p) for p in random()]
+            first = random()
+            second = random()
             made.append((params, kind(params, **{"lr": 0.7, **options}), second))
             update(params, made[-1][1], first)  # so that there is a state
         return made

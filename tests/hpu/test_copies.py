@@ -98,7 +98,8 @@ def test_a_copy_of_a_view_onto_itself_does_nothing():
     with pytest.raises(RuntimeError, match="single memory location"):
         x.copy_(x.flip(1))
     z = torch.tensor([1 + 2j], device="hpu")
-    assert x.tolist() == [[0, 1, 2]] * 2 and z.copy_(z.conj()).tolist() == [1 - 2j]
+    assert x.tolist() == [[0, 1, 2]] * 2
+    assert z.copy_(z.conj()).tolist() == [1 - 2j]
 
 
 def test_conjugated_and_negated_views_are_resolved():
@@ -124,7 +125,8 @@ BYTES = torch.arange(48, dtype=torch.uint8).view(6, 8)
 
 
 def byte_for_byte(x, expected):
-    assert x.dtype == torch.bool and torch.equal(x.view(torch.uint8).cpu(), expected)
+    assert x.dtype == torch.bool
+    assert torch.equal(x.view(torch.uint8).cpu(), expected)
 
 
 @pytest.mark.parametrize("non_blocking", [False, True])
@@ -151,7 +153,8 @@ def test_bools_are_copied_byte_by_byte(layout, pinned, non_blocking):
 
 
 def test_a_graph_copies_bools_byte_by_byte():
-    host, there = BYTES.view(torch.bool), BYTES.flip(0).contiguous().to("hpu").view(torch.bool)
+    host = BYTES.view(torch.bool)
+    there = BYTES.flip(0).contiguous().to("hpu").view(torch.bool)
     target, other = torch.zeros_like(there), torch.zeros_like(there)
 
     def work():

@@ -62,20 +62,68 @@ def self_made(m):
     return with_attributes(made := Plain(m), me=made)
 
 
+def appended(value):
+    """A function that appends this, and uses the length."""
+
+    def change(x, a):
+        a.append(value)
+        return x * len(a)
+
+    return change
+
+
+def appended_and_summed(x, a):
+    a.append(x)
+    return sum(a)
+
+
+def next_in_a_deque(x, a):
+    a.append(a[-1] + 1)
+    return x * a[-1]
+
+
+def next_in_a_set(x, a):
+    a.add(len(a))
+    return x * len(a)
+
+
+def counted_in_an_array(x, a):
+    a += 1
+    return x * float(a[0])
+
+
+def array_and_dict_changed(x, a):
+    array, entries = a
+    entries.update(y=x)
+    array += 1
+    return x * float(array[0])
+
+
+def moved_memory(x, a):
+    a.data = x * 2
+    return a * 1
+
+
+def overlapping():
+    memory = torch.zeros(8, device="hpu")
+    return memory[:6], memory[2:]
+
+
+def written_and_read(x, a):
+    a[0].add_(1)
+    return a[1].sum()
+
+
 # An argument, a function that changes it other than by writing to a tensor, and the place that the warning names.
 CHANGED = {
     "cache": (lambda: tables.Cache(1), grown, r"args\[1\]\.layers\[1\]\.keys"),
-    "list": (lambda: [tensor(1)], lambda x, a: (a.append(x), sum(a))[1], r"args\[1\]"),
-    "list without tensors": (lambda: [1], lambda x, a: (a.append(2), x * len(a))[1], r"args\[1\]"),
-    "deque": (lambda: collections.deque([1], 3), lambda x, a: (a.append(a[-1] + 1), x * a[-1])[1], r"args\[1\]"),
-    "set": (set, lambda x, a: (a.add(len(a)), x * len(a))[1], r"args\[1\]"),
-    "bytearray": (bytearray, lambda x, a: (a.append(1), x * len(a))[1], r"args\[1\]"),
-    "array": (lambda: np.zeros(2), lambda x, a: (a.__iadd__(1), x * float(a[0]))[1], r"args\[1\]"),
-    "array and dict": (
-        lambda: [np.zeros(2), {}],
-        lambda x, a: (a[1].update(y=x), x * float(a[0].__iadd__(1)[0]))[1],
-        r"args\[1\]\[0\]",
-    ),
+    "list": (lambda: [tensor(1)], appended_and_summed, r"args\[1\]"),
+    "list without tensors": (lambda: [1], appended(2), r"args\[1\]"),
+    "deque": (lambda: collections.deque([1], 3), next_in_a_deque, r"args\[1\]"),
+    "set": (set, next_in_a_set, r"args\[1\]"),
+    "bytearray": (bytearray, appended(1), r"args\[1\]"),
+    "array": (lambda: np.zeros(2), counted_in_an_array, r"args\[1\]"),
+    "array and dict": (lambda: [np.zeros(2), {}], array_and_dict_changed, r"args\[1\]\[0\]"),
     "counter": (lambda: Plain(0), lambda x, a: x * counted(a), r"args\[1\]\.m"),
     "counters": (lambda: (Plain(0), Plain(1)), lambda x, a: x * counted(a[0]) * counted(a[1]), r"args\[1\]\[0\]"),
     "variable of a closure": (counts, lambda x, a: a(x), r"args\[1\]\.__closure__\['n'\]"),
@@ -85,47 +133,102 @@ CHANGED = {
         r"args\[1\]\.__dict__\['m'\]",
     ),
     "read of a value": (lambda: Plain(0), read, "aten::item"),
-    "memory of a tensor": (lambda: tensor(1), lambda x, a: (setattr(a, "data", x * 2), a * 1)[1], r"args\[1\]"),
+    "memory of a tensor": (lambda: tensor(1), moved_memory, r"args\[1\]"),
     "sizes of a tensor": (lambda: tensor(1), lambda x, a: a.unsqueeze_(0).sum(), r"args\[1\]"),
     "attribute of a tensor": (lambda: with_attributes(tensor(1), m=0), lambda x, a: x * counted(a), r"args\[1\]"),
     "new attribute of a tensor": (lambda: [tensor(1)], tagged, r"args\[1\]\[0\]"),
     "gradient": (lambda: torch.zeros(2, device="hpu", requires_grad=True), gradient, r"args\[1\]"),
     "overlapping memory": (
-        lambda: (a := torch.zeros(8, device="hpu"), (a[:6], a[2:]))[1],
-        lambda x, a: (a[0].add_(1), a[1].sum())[1],
+        overlapping,
+        written_and_read,
         r"args\[1\]\[0\], which shares memory with args\[1\]\[1\]",
     ),
 }
+
+
+def frozen_attribute_set(x, a):
+    object.__setattr__(a, "m", x * 2)
+    return a.m * 1
+
+
+def variable_set(x, a):
+    a.__closure__[0].cell_contents = x * 2
+    return a(x)
+
+
+def element_added_to(x, a):
+    a[1] = a[1] + x
+    return a[1] * 1
+
+
+def pushed(x, a):
+    a.append(x * 2)
+    return a[0] + a[1]
+
+
+def made_by_default(x, a):
+    a["n"]
+    return put(x, a)
+
+
+def moved_to_the_end(x, a):
+    a.move_to_end("a")
+    return x * a["a"]
+
+
+def added_to_and_returned(x, a):
+    a.update(x=x * 2, y=a["m"] + x)
+    return a
+
+
+def reversed_in_place(x, a):
+    a.reverse()
+    return a[0] - a[1]
+
+
+def moved_to_an_object(x, a):
+    a["to"].m = a.pop("m", x)
+    return x * 1
+
+
+def put_into_an_empty_dict(x, a):
+    a[0].update(y=x * 2)
+    return a[0]["y"]
+
+
+def given_tensors(x, a):
+    a.m.y = [x, x * 2]
+    return x * 3
+
+
+def written_and_put(x, a):
+    a.update(o=a["m"].add_(x))
+    return a["m"] * 1
+
 
 # An argument, and a function that changes it in a way that a replay can repeat.
 REPLAYED = {
     "attribute": (lambda: Plain(tensor(1)), reassigned),
     "slot": (lambda: OnlySlots(tensor(1)), reassigned),
-    "frozen dataclass": (lambda: Frozen(tensor(1)), lambda x, a: (object.__setattr__(a, "m", x * 2), a.m * 1)[1]),
-    "variable of a closure": (
-        lambda: closure(tensor(1)),
-        lambda x, a: (setattr(a.__closure__[0], "cell_contents", x * 2), a(x))[1],
-    ),
-    "element": (lambda: [0, tensor(1)], lambda x, a: (a.__setitem__(1, a[1] + x), a[1] * 1)[1]),
-    "deque": (lambda: collections.deque([tensor(1), tensor(2)], 2), lambda x, a: (a.append(x * 2), a[0] + a[1])[1]),
+    "frozen dataclass": (lambda: Frozen(tensor(1)), frozen_attribute_set),
+    "variable of a closure": (lambda: closure(tensor(1)), variable_set),
+    "element": (lambda: [0, tensor(1)], element_added_to),
+    "deque": (lambda: collections.deque([tensor(1), tensor(2)], 2), pushed),
     "dict": (lambda: {"m": tensor(2)}, put),
     "UserDict": (lambda: collections.UserDict(m=tensor(2)), put),
-    "defaultdict": (lambda: collections.defaultdict(int, m=tensor(2)), lambda x, a: (a["n"], put(x, a))[1]),
-    "order": (lambda: collections.OrderedDict(a=1, b=2), lambda x, a: (a.move_to_end("a"), x * a["a"])[1]),
+    "defaultdict": (lambda: collections.defaultdict(int, m=tensor(2)), made_by_default),
+    "order": (lambda: collections.OrderedDict(a=1, b=2), moved_to_the_end),
     "output of a model": (lambda: output(tensor(1)), put),
     "dict that is returned": (  # as the modules of sentence-transformers do
         lambda: {"m": tensor(1)},
-        lambda x, a: (a.update(x=x * 2, y=a["m"] + x), a)[1],
+        added_to_and_returned,
     ),
-    "exchange": (lambda: [tensor(1), tensor(2)], lambda x, a: (a.reverse(), a[0] - a[1])[1]),
-    "move": (
-        lambda: {"m": tensor(1), "to": Plain(None)},
-        lambda x, a: (setattr(a["to"], "m", a.pop("m", x)), x * 1)[1],
-    ),
-    "without tensors": (lambda: [{}], lambda x, a: (a[0].update(y=x * 2), a[0]["y"])[1]),
-    "object without tensors": (lambda: Plain(Plain(1)), lambda x, a: (setattr(a.m, "y", [x, x * 2]), x * 3)[1]),
+    "exchange": (lambda: [tensor(1), tensor(2)], reversed_in_place),
+    "move": (lambda: {"m": tensor(1), "to": Plain(None)}, moved_to_an_object),
+    "without tensors": (lambda: [{}], put_into_an_empty_dict),
+    "object without tensors": (lambda: Plain(Plain(1)), given_tensors),
     "deleted": (lambda: {"m": tensor(1), "labels": 3}, lambda x, a: x * a.pop("labels", 4)),
-    "tensor that is written": (lambda: {"m": tensor(1)}, lambda x, a: (a.update(o=a["m"].add_(x)), a["m"] * 1)[1]),
+    "tensor that is written": (lambda: {"m": tensor(1)}, written_and_put),
     "object that refers to itself": (lambda: self_made(tensor(1)), lambda x, a: reassigned(x, a.me)),
 }
 
@@ -171,7 +274,8 @@ def test_tensors_that_stay_in_an_argument_are_the_caller_s():
     for k in (1, 2):
         given = {"m": m, "rows": [m]}
         result = function(tensor(k), given)
-        assert result is given and result["m"] is m is result["rows"][0]
+        assert result is given
+        assert result["m"] is m is result["rows"][0]
         assert result["y"].tolist() == [5 + k] * 2
 
 
@@ -181,7 +285,8 @@ def test_gradients_flow_through_what_is_put_into_an_argument():
         given = {}
         cached(tensor(k), given)
         given["y"].sum().backward()
-    assert cached.weight.grad.tolist() == [12, 12] and cached.graph_statistics()["hits"] == 2
+    assert cached.weight.grad.tolist() == [12, 12]
+    assert cached.graph_statistics()["hits"] == 2
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -201,7 +306,12 @@ def test_a_function_that_changes_its_argument_otherwise_runs_without_a_graph(way
 
 def test_a_function_that_leaves_what_cannot_be_walked():
     given = Plain(0)
-    function = graphed("wrapped", lambda x, a: (setattr(a, "m", iter([])), x)[1])
+
+    def change(x, a):
+        a.m = iter([])
+        return x
+
+    function = graphed("wrapped", change)
     with pytest.warns(RuntimeWarning, match=r"it changes an argument: args\[1\]\.m of type list_iterator"):
         function(tensor(1), given)
     with pytest.raises(TypeError, match=r"args\[1\]\.m of type list_iterator"):

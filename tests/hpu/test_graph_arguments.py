@@ -25,7 +25,8 @@ def ways(table):
 @pytest.mark.parametrize("way, name", ways(tables.WALKED))
 def test_tensors_in_an_argument_are_inputs(way, name, counted):
     make, use = tables.WALKED[name]
-    function, x = graphed(way, use), tensor(1)
+    function = graphed(way, use)
+    x = tensor(1)
     arguments = [make(k) for k in (1, 1, 2, 3, 1)]
     assert [number_of(use(x, argument)) for argument in arguments] == [1, 1, 2, 3, 1]
     with counted() as moved:
@@ -38,7 +39,8 @@ def test_tensors_in_an_argument_are_inputs(way, name, counted):
 @pytest.mark.parametrize("way, name", ways(tables.KEYS))
 def test_everything_else_is_in_the_key(way, name):
     make, use = tables.KEYS[name]
-    function, x = graphed(way, use), tensor(1)
+    function = graphed(way, use)
+    x = tensor(1)
     expected = [number_of(use(x, make(k))) for k in (1, 2, 3, 3, 2, 1)]
     assert len(set(expected)) > 1
     assert [number_of(function(x, make(k))) for k in (1, 2, 3, 3, 2, 1)] == expected
@@ -76,7 +78,15 @@ def nested(layout):
     return torch.nested.nested_tensor([torch.ones(2), torch.ones(1)], layout=layout).to("hpu")
 
 
-LIST, SEEN, ORDER = "give a list of what it yields", "what it holds can't be seen", "give a list or a dict"
+def with_a_set_of_children():
+    made = Plain(tensor(1))
+    made.children = {Plain(made)}
+    return made
+
+
+LIST = "give a list of what it yields"
+SEEN = "what it holds can't be seen"
+ORDER = "give a list or a dict"
 # An argument, its place, its type, and the reason or remedy that the error names.
 REFUSED = {
     "generator": (lambda: (tensor(k) for k in (1, 2)), "args[1]", "generator", LIST),
@@ -84,12 +94,7 @@ REFUSED = {
     "view of a dict": (lambda: Plain({1: tensor(1)}.values()), "args[1].m", "dict_values", SEEN),
     "set": (lambda: Plain({tensor(1), tensor(2)}), "args[1].m", "set", ORDER),
     "frozenset": (lambda: [frozenset([(tensor(1),)])], "args[1][0]", "frozenset", ORDER),
-    "set of children": (
-        lambda: (p := Plain(tensor(1)), setattr(p, "children", {Plain(p)}))[0],
-        "args[1].children",
-        "set",
-        ORDER,
-    ),
+    "set of children": (with_a_set_of_children, "args[1].children", "set", ORDER),
     "sparse tensor": (lambda: [torch.eye(2).to_sparse().to("hpu")], "args[1][0]", "torch.Tensor", "sparse"),
     "nested tensor": (lambda: nested(torch.strided), "args[1]", "torch.Tensor", "nested"),
     "jagged tensor": (lambda: tables.Pair(nested(torch.jagged)), "args[1][0]", "NestedTensor", "made of other tensors"),
@@ -112,7 +117,8 @@ REFUSED = {
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_other_arguments_are_refused_with_their_place(name, counted):
     make, place, kind, remedy = REFUSED[name]
-    x, argument = tensor(1), make()
+    x = tensor(1)
+    argument = make()
 
     def work(x, a=None):
         calls.append(a)
@@ -180,7 +186,11 @@ def test_overlapping_arguments_that_are_only_read_are_in_a_graph(counted):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_arguments_that_share_memory_have_no_graph_of_others(way):
-    function = graphed(way, lambda x, y: (x.add_(1), y * 1)[1])
+    def write_beside(x, y):
+        x.add_(1)
+        return y * 1
+
+    function = graphed(way, write_beside)
     for _ in range(3):
         assert function(torch.zeros(3, device="hpu"), torch.full((3,), 7.0, device="hpu")).tolist() == [7, 7, 7]
     a = torch.zeros(4, device="hpu")
@@ -263,7 +273,8 @@ def test_gradients_reach_tensors_in_an_object():
         m = tensor(k).requires_grad_()
         cached(tensor(3), Plain(m)).sum().backward()
         assert m.grad.tolist() == [3, 3]
-    assert cached.weight.grad.tolist() == [9, 9] and cached.graph_statistics()["captures"] == 1
+    assert cached.weight.grad.tolist() == [9, 9]
+    assert cached.graph_statistics()["captures"] == 1
 
 
 class Scale(nn.Module):

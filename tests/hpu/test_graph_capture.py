@@ -70,7 +70,8 @@ def test_host_values_are_kept_as_they_were(level):
     for tensor in (host, factor, x, y):
         tensor.zero_()
     g.replay()
-    assert x.tolist() == [1, 2, 3] and y.tolist() == [2.5, 4.5, 6.5]
+    assert x.tolist() == [1, 2, 3]
+    assert y.tolist() == [2.5, 4.5, 6.5]
 
 
 def test_other_threads_are_not_captured(level):
@@ -139,10 +140,12 @@ def test_a_dry_run_changes_nothing(options, monkeypatch):
         x.add_(1)
         total += x.sum()
         noise = torch.rand(3, device="hpu")
-    assert x.tolist() == [1, 1, 1] and total.item() == 0
+    assert x.tolist() == [1, 1, 1]
+    assert total.item() == 0
     assert torch.equal(torch.hpu.get_rng_state(), state)
     g.replay()
-    assert x.tolist() == [2, 2, 2] and total.item() == 6
+    assert x.tolist() == [2, 2, 2]
+    assert total.item() == 6
     torch.manual_seed(1)
     assert noise.tolist() == torch.rand(3, device="hpu").tolist()
 
@@ -172,9 +175,12 @@ def test_inputs_in_other_memory(level):
         g.mark_user_inputs([x, y, unused])
         z = x * 10 + y
     assert g.get_user_input_match_indices() == [0, 1]
-    a, b, c = torch.full((4,), 3.0, device="hpu"), torch.full((8,), 4.0, device="hpu")[::2], unused.clone()
+    a = torch.full((4,), 3.0, device="hpu")
+    b = torch.full((8,), 4.0, device="hpu")[::2]
+    c = unused.clone()
     g.replayV3([a, b, c])
-    assert z.tolist() == [34] * 4 and x.tolist() == [1] * 4
+    assert z.tolist() == [34] * 4
+    assert x.tolist() == [1] * 4
     g.replayV2([x], [torch.full((4,), 7.0, device="hpu")])
     assert z.tolist() == [74] * 4  # b was copied to y, being laid out in another way
     for given, error, text in (

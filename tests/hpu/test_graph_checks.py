@@ -41,7 +41,8 @@ class Scaled(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.linear = nn.Linear(4, 4)
-        self.scale, self.relu = 2.0, False
+        self.scale = 2.0
+        self.relu = False
         self.options = {"bias": 1.0}
         self.mask = ones(4)
         self.calls = 0
@@ -208,13 +209,15 @@ def key_value_cache():
         cache.index_copy_(0, at, x)
         return cache.sum(0)
 
-    f, cache = wrap_function(step), torch.zeros(8, 4, device="hpu")
+    f = wrap_function(step)
+    cache = torch.zeros(8, 4, device="hpu")
     found = [f(cache, ones(1, 4, value=float(k)), torch.tensor([k], device="hpu")).tolist() for k in range(4)]
     return found, cache.tolist()
 
 
 def updates_in_place():
-    parameter, grad = nn.Parameter(ones(4)), ones(4)
+    parameter = nn.Parameter(ones(4))
+    grad = ones(4)
     parameter.grad = grad
     optimizer = torch.optim.AdamW([parameter], lr=torch.tensor(0.1, device="hpu"), capturable=True)
     optimizer.step()
@@ -286,7 +289,8 @@ def test_python_state_and_memory_are_as_without(seen):
     model = wrap(Scaled().to("hpu").eval())
     with torch.no_grad():
         model(ones(2, 4))
-        before, calls = memory_in_use(), model.calls
+        before = memory_in_use()
+        calls = model.calls
         for _ in range(3):
             model(ones(2, 4))
     assert (memory_in_use(), model.calls) == (before, calls)
@@ -297,7 +301,8 @@ def test_one_warning_at_the_first_difference(seen):
     with pytest.warns(RuntimeWarning, match=r"HPU graph .* differs from the plain call \(aten::mul") as warned:
         set_to(scale=3.0)()
         set_to(scale=4.0)()
-    assert len(warned) == 1 and len([one for one in seen if one[0] == "different"]) == 2
+    assert len(warned) == 1
+    assert len([one for one in seen if one[0] == "different"]) == 2
 
 
 OUT_OF_MEMORY = """
@@ -321,7 +326,8 @@ FUNCTIONS = {
 def test_without_memory_for_the_copies_the_run_goes_on(script, kind):
     code = OUT_OF_MEMORY.format(function=FUNCTIONS[kind])
     result = script(code, warnings="default", OPENHPU_MEMORY_GB="0.25", OPENHPU_CHECK_GRAPHS="1")
-    assert result.out == "{'unchecked'}" and result.err.count("there is no memory for the copies") == 1
+    assert result.out == "{'unchecked'}"
+    assert result.err.count("there is no memory for the copies") == 1
 
 
 COLLECTIVE = """
@@ -344,7 +350,8 @@ dist.destroy_process_group()
 
 def test_a_graph_with_collectives_is_checked_on_no_rank(script):
     first, second = script(COLLECTIVE, warnings="ignore", OPENHPU_CHECK_GRAPHS="1").out.splitlines()
-    assert first == "16.0" and second == f"16.0 2 {('unchecked', compared.COLLECTIVES)}"
+    assert first == "16.0"
+    assert second == f"16.0 2 {('unchecked', compared.COLLECTIVES)}"
 
 
 def test_a_graph_by_hand_that_computes_otherwise_is_named(seen, monkeypatch):
@@ -352,4 +359,5 @@ def test_a_graph_by_hand_that_computes_otherwise_is_named(seen, monkeypatch):
     site = (__file__, 1)
     monkeypatch.setattr(type(g), "unequal", lambda self: [("aten::mul", site, torch.ones(4), torch.zeros(4))])
     g.replay()
-    assert seen[-1][:2] == ("different", "aten::mul") and "4 of 4 elements, by up to 1" in seen[-1][2]
+    assert seen[-1][:2] == ("different", "aten::mul")
+    assert "4 of 4 elements, by up to 1" in seen[-1][2]

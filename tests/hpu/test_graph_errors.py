@@ -90,7 +90,8 @@ def test_wrong_uses():
 
 
 def test_a_replay_before_the_capture():
-    g, x = HPUGraph(), torch.zeros(2, device="hpu")
+    g = HPUGraph()
+    x = torch.zeros(2, device="hpu")
     with pytest.warns(UserWarning, match="replay did nothing: no capture has begun") as warned:
         before = line()
         g.replay()

@@ -160,7 +160,9 @@ def test_a_backward_that_reads(level, cacher):
     seed()
     expected = model(x)
     expected.sum().backward()
-    grad, model.weight.grad, model.bias.grad = model.weight.grad, None, None
+    grad = model.weight.grad
+    model.weight.grad = None
+    model.bias.grad = None
     seed()
     with pytest.warns(RuntimeWarning, match="aten::item"):
         graphed = ModuleCacher(2)(model) if cacher else make_graphed(model, (x,))

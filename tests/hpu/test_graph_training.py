@@ -54,13 +54,20 @@ def test_a_module_trains_as_it_would_without(dropout, accumulate, cached, counte
 
 @pytest.mark.parametrize("make", [ModuleCacher(), lambda model: make_graphed(model, (torch.ones(2, 6, device="hpu"),))])
 def test_hooks_of_parameters_are_called_once_in_each_backward(make):
-    model, calls = nn.Linear(6, 3).to("hpu"), []
-    model.weight.register_hook(lambda grad: calls.append(0) or grad * 2)
+    model = nn.Linear(6, 3).to("hpu")
+    calls = []
+
+    def hook(grad):
+        calls.append(0)
+        return grad * 2
+
+    model.weight.register_hook(hook)
     graphed = make(model)
     for k in range(1, 4):
         model.weight.grad = None
         graphed(torch.ones(2, 6, device="hpu")).sum().backward()
-        assert model.weight.grad[0, 0].item() == 4.0 and len(calls) == k
+        assert model.weight.grad[0, 0].item() == 4.0
+        assert len(calls) == k
 
 
 def test_functions_and_tuples():
@@ -96,7 +103,9 @@ def test_the_other_mode_runs_without_a_graph(counted):
 
 
 def test_wrong_samples():
-    model, hooked, x = net(), net(), data(1)[0][0]
+    model = net()
+    hooked = net()
+    x = data(1)[0][0]
     hooked[0].register_forward_hook(lambda *_: None)
     graphed = make_graphed(net(), (x,))
     for use, error, text in (

@@ -27,7 +27,9 @@ def model(width=4):
 
 
 def test_each_size_is_captured_once_up_to_max_graphs(counted):
-    reference, graphed, one = model(), wrap(model()), wrap(model(), max_graphs=1)
+    reference = model()
+    graphed = wrap(model())
+    one = wrap(model(), max_graphs=1)
     with torch.no_grad():
         for batch in (2, 3, 2, 3, 2):
             x = torch.randn(batch, 4).to("hpu")
@@ -42,7 +44,8 @@ def test_each_size_is_captured_once_up_to_max_graphs(counted):
 
 def test_without_tensor_cache_results_are_new_and_their_memory_goes_with_them():
     width = 256
-    reference, graphed = model(width), wrap(model(width), disable_tensor_cache=True)
+    reference = model(width)
+    graphed = wrap(model(width), disable_tensor_cache=True)
     cached = wrap(model(width))
     nbytes = 64 * width * 4
     with torch.no_grad():
@@ -111,7 +114,8 @@ def test_results_are_the_same_tensors_and_warmup_and_bypass_leave_them(counted):
         x, y = torch.ones(2, 4, device="hpu"), torch.zeros(2, 4, device="hpu")
         out = graphed(x)
         values = out.tolist()
-        assert graphed(y) is out and out.tolist() != values
+        assert graphed(y) is out
+        assert out.tolist() != values
         values = out.tolist()
         with counted(graph_replays=0):
             assert graphed(x, warmup_mode=True) is out
@@ -186,7 +190,8 @@ def test_results_and_arguments_with_a_conjugate_or_negative_bit(disable_tensor_c
     def work(z):
         return z.conj(), (z * 2).conj(), z.conj().imag, z.view(-1)
 
-    graphed, memory = wrap_function(work, disable_tensor_cache=disable_tensor_cache), torch.ones(5, device="hpu") * 1j
+    graphed = wrap_function(work, disable_tensor_cache=disable_tensor_cache)
+    memory = torch.ones(5, device="hpu") * 1j
     for k in range(6):
         z = memory[1:] if k == 4 else torch.tensor([k + 1j] * 4, device="hpu")
         z = z.conj() if k % 2 else z

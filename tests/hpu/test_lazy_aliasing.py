@@ -34,7 +34,8 @@ def set_to_the_same_storage(b):
 
 def view_of_a_pending_storage(b):
     c = b + 1  # pending
-    v, w = c[2:6], c.view(5, 2).t()
+    v = c[2:6]
+    w = c.view(5, 2).t()
     v.mul_(10)
     d = w.clone()
     w[0].zero_()
@@ -128,7 +129,8 @@ def test_complex_numbers_are_a_fallback_and_keep_sharing(counted):
         with counted() as work:
             actual = complex_parts(source)
         torch.testing.assert_close(to_cpu(actual), complex_parts(host), rtol=0, atol=0)
-    assert work["ops_fallback"] > 0 and work["ops_recorded"] > 0
+    assert work["ops_fallback"] > 0
+    assert work["ops_recorded"] > 0
 
 
 def test_the_address_of_a_pending_tensor_is_that_of_its_contents(counted):
@@ -162,7 +164,8 @@ def test_sizes_of_a_pending_storage_are_known_without_a_step(counted):
     with counted(graphs_flushed=0):
         assert y.untyped_storage().nbytes() == y.nbytes == 60
         assert y.untyped_storage().device == torch.device("hpu", 0)
-        assert y[1].storage_offset() == 5 and y.t().stride() == (1, 5)
+        assert y[1].storage_offset() == 5
+        assert y.t().stride() == (1, 5)
         assert y[1]._base is None or y[1]._base is y
 
 

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 
 from tests.hpu.support import capture, heard, to_cpu
 
-M, N = torch.arange(12.0).reshape(3, 4) / 7 - 0.6, torch.arange(20.0).reshape(4, 5) / 9 - 1
+M = torch.arange(12.0).reshape(3, 4) / 7 - 0.6
+N = torch.arange(20.0).reshape(4, 5) / 9 - 1
 MASK = torch.tensor([[True, False, True, True]] * 3)
 ROWS = torch.tensor([2, 0])
 
@@ -53,7 +54,8 @@ def test_a_result_is_on_the_device(name, on_cpu, counted):
 
 
 def test_what_looks_at_the_values():
-    assert torch.allclose(M, M.to("hpu")) and not torch.allclose(M + 1, M.to("hpu"))
+    assert torch.allclose(M, M.to("hpu"))
+    assert not torch.allclose(M + 1, M.to("hpu"))
     assert torch.equal(M.to("hpu") + 0, M.to("hpu"))
 
 
@@ -97,7 +99,8 @@ def test_a_gradient_comes_back(name):
 
 
 def test_a_gradient_of_a_gradient():
-    a, b = M.clone().requires_grad_(), M.to("hpu")
+    a = M.clone().requires_grad_()
+    b = M.to("hpu")
     (first,) = torch.autograd.grad((a * a * b).sum(), [a], create_graph=True)
     first.sum().backward()
     torch.testing.assert_close(a.grad, 2 * M)
@@ -119,7 +122,8 @@ def test_each_move_is_told_with_its_line():
     with heard("operand_moved") as seen:
         torch.eq(M, M.to("hpu"))
     (event,) = seen
-    assert event.params == {"op": "aten::eq.Tensor", "bytes": 48} and event.site[0] == __file__
+    assert event.params == {"op": "aten::eq.Tensor", "bytes": 48}
+    assert event.site[0] == __file__
 
 
 def test_captures_stay_strict():
@@ -128,7 +132,8 @@ def test_captures_stay_strict():
         capture(lambda: x + M)
 
 
-X, WHERE = torch.tensor([1.0, -2.0, 3.0]), torch.tensor([0, 2])
+X = torch.tensor([1.0, -2.0, 3.0])
+WHERE = torch.tensor([0, 2])
 FIRSTS = {
     "masked_fill": lambda x, d: x.masked_fill(MASK[0, :3].to(d), 2.0),
     "masked_fill by a tensor": lambda x, d: x.masked_fill(MASK[0, :3].to(d), torch.tensor(2.0, device=d)),

@@ -106,8 +106,10 @@ def test_a_copy_from_the_host_into_a_recorded_tensor_comes_after_what_reads_it(c
             x.copy_(torch.tensor([9.0, 8, 7, 6]))
             x[2:].copy_(torch.tensor([1.0, 2]))
             after = x + 1
-        assert before.tolist() == [3.0] * 4 and after.tolist() == [10.0, 9, 2, 3]
-    assert work["copies_h2d"] == 2 and work["ops_recorded"] >= 4
+        assert before.tolist() == [3.0] * 4
+        assert after.tolist() == [10.0, 9, 2, 3]
+    assert work["copies_h2d"] == 2
+    assert work["ops_recorded"] >= 4
 
 
 def test_pinned_copies_into_and_out_of_graph_members():

@@ -96,8 +96,13 @@ def test_mark_step_in_backward_hooks(counted):
         model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
         x = torch.linspace(-1, 1, 24).view(4, 6).to(device)
         model.to(device)
+
+        def hook(grad):
+            mark()
+            return grad * 2
+
         for parameter in model.parameters():
-            parameter.register_hook(lambda grad: (mark(), grad * 2)[1])
+            parameter.register_hook(hook)
             parameter.register_post_accumulate_grad_hook(lambda parameter: mark())
         y = model(x)
         y.register_hook(lambda grad: mark())

@@ -33,7 +33,8 @@ def test_blocks_have_their_line(history):
     assert actions(snapshot, 4096) == ["alloc"]  # 4,000 bytes in multiples of 128
     assert actions(snapshot, 20096) == ["alloc", "free_requested", "free_completed"]
     (block,) = [b for s in snapshot["segments"] for b in s["blocks"] if b["size"] == 4096]
-    assert block["state"] == "active_allocated" and kept.numel() == 1000
+    assert block["state"] == "active_allocated"
+    assert kept.numel() == 1000
     assert (block["frames"][0]["filename"], block["frames"][0]["line"]) == (__file__, number)
 
 
@@ -66,6 +67,7 @@ def test_nothing_is_kept_otherwise():
     torch.ones(1000, device="hpu")
     torch.hpu.synchronize()
     snapshot = memory._snapshot()
-    assert snapshot["segments"] == [] and not any(snapshot["device_traces"])
+    assert snapshot["segments"] == []
+    assert not any(snapshot["device_traces"])
     with pytest.raises(ValueError, match="-1 was given"):
         memory._record_memory_history(max_entries=-1)

@@ -19,7 +19,8 @@ for _ in range(3):
     z = (y.t() + 1).to("hpu:0", non_blocking=True)
     y.add_(100)
 assert z.tolist() == [[1.0, 7.0], [3.0, 9.0], [5.0, 11.0]]
-assert y.device == torch.device("hpu:1") and torch.equal(y.cpu(), x.cpu() * 2 + 100)
+assert y.device == torch.device("hpu:1")
+assert torch.equal(y.cpu(), x.cpu() * 2 + 100)
 big = torch.ones(1 << 20, device="hpu:0")
 for _ in range(5):
     copy = (big + 1).to("hpu:1")
@@ -38,8 +39,10 @@ assert torch.equal(late.cpu(), x.cpu() * 2 + 5)
 w = torch.ones(3, device="hpu:0", requires_grad=True)
 v = torch.full((3,), 2.0, device="hpu:1", requires_grad=True)
 ((w * 3).to("hpu:1") * v).sum().backward()
-assert w.grad.device == w.device and w.grad.tolist() == [6.0] * 3
-assert v.grad.device == v.device and v.grad.tolist() == [3.0] * 3
+assert w.grad.device == w.device
+assert w.grad.tolist() == [6.0] * 3
+assert v.grad.device == v.device
+assert v.grad.tolist() == [3.0] * 3
 """)
 
 
@@ -68,10 +71,13 @@ with torch.hpu.device(1):
     b.add_(1)
     done = torch.hpu.current_stream(1).record_event()
 # For as long as a queue that does not wait would need.
-assert not event.query() and not any(time.sleep(0.01) or done.query() for _ in range(20))
+assert not event.query()
+assert not any(time.sleep(0.01) or done.query() for _ in range(20))
 _C.unblock_queue(0)
 torch.hpu.synchronize(1)
-assert event.query() and done.query() and a.tolist() == b.tolist() == [2.0] * 4
+assert event.query()
+assert done.query()
+assert a.tolist() == b.tolist() == [2.0] * 4
 # Without an event one device does not wait for another.
 _C.block_queue(0)
 assert b.add_(1).tolist() == [3.0] * 4
@@ -90,7 +96,8 @@ print("synchronized", flush=True)
 torch.hpu.synchronize(1)
 """
     result = two(code, OPENHPU_OUT_OF_RANGE="error", fails=True)
-    assert result.out == "synchronized" and "IndexError" in result.err
+    assert result.out == "synchronized"
+    assert "IndexError" in result.err
 
 
 def test_a_launchers_process_means_its_module_by_every_index(script):
@@ -116,7 +123,8 @@ def test_a_process_that_chose_none_has_the_indices_of_a_node_and_no_more_devices
             assert [_C.device_sample(k) is None for k in range(8)] == [k >= i for k in range(8)]
             x = torch.full((3,), float(i), device=f"hpu:{i}", requires_grad=True)
             (x * x).sum().backward()
-            assert x.grad.device == torch.device(f"hpu:{i}") and x.grad.tolist() == [2.0 * i] * 3
+            assert x.grad.device == torch.device(f"hpu:{i}")
+            assert x.grad.tolist() == [2.0 * i] * 3
         assert [torch.hpu.get_device_properties(i).module for i in range(8)] == list(range(8))  # nothing is locked
         torch.ones(1, device="hpu:8")
     """

@@ -20,7 +20,8 @@ def test_a_step_does_not_wait(kind, gate):
 
 @pytest.mark.parametrize("name", ["_foreach_addcmul", "_foreach_addcdiv"])
 def test_numbers_of_lists_may_lie_on_the_cpu(name):
-    xs, scalars = [torch.full((n,), n + 1.0) for n in (2, 3)], torch.tensor([0.5, 2.0])
+    xs = [torch.full((n,), n + 1.0) for n in (2, 3)]
+    scalars = torch.tensor([0.5, 2.0])
     agree(lambda *xs: getattr(torch, name)(xs, xs, xs, scalars), *xs, exact=False)
     agree(
         lambda *xs: getattr(torch, name + "_")(xs, [x + 0 for x in xs], [x + 0 for x in xs], scalars), *xs, exact=False

@@ -32,7 +32,8 @@ class Walk:
     """`for attempt in walk:` with the first, the second, ... allocation failing, until `attempt` needs no more."""
 
     def __init__(self, workspace, times):
-        self.workspace, self.times = workspace, times
+        self.workspace = workspace
+        self.times = times
         self.failures = 0  # attempts in which an allocation was made to fail
         self.errors = 0
 
@@ -190,7 +191,8 @@ def test_a_result_that_was_to_be_resized_keeps_its_size(memory_walk):
 
     torch.sort(x, out=empty())
     for attempt in memory_walk:
-        out, done = empty(), []
+        out = empty()
+        done = []
 
         def run():
             if not done:
@@ -282,7 +284,8 @@ def test_a_module_wrapped_in_graphs(walk, live, transient):
 
 
 def test_replays(walk, live):
-    x, strided = torch.linspace(-1, 1, 64, device="hpu"), torch.linspace(-1, 1, 128, device="hpu")[::2]
+    x = torch.linspace(-1, 1, 64, device="hpu")
+    strided = torch.linspace(-1, 1, 128, device="hpu")[::2]
 
     def work(x):
         return x.view(8, 8).t() @ x.view(8, 8), x.sort()[0]

@@ -78,7 +78,8 @@ def test_views(function):
 
 def test_views_written_in_place():
     base = torch.arange(48.0).view(4, 12)
-    index, source = torch.tensor([[0, -1, 9, 2]] * 2), -torch.ones(2, 4)
+    index = torch.tensor([[0, -1, 9, 2]] * 2)
+    source = -torch.ones(2, 4)
     on_hpu = base.to("hpu")
     on_hpu[::2, 1::3].scatter_(1, index.to("hpu"), source.to("hpu"))
     base[::2, 1::3] = padded(scatter)(base[::2, 1::3], 1, index, source)
@@ -207,7 +208,8 @@ def test_they_are_counted_and_reported_with_their_line():
         for _ in range(3):
             x.index_select(0, index)
     number = line() - 1
-    assert watched.counted == 12 and sum(e.params["indices"] for e in watched.events) == 12
+    assert watched.counted == 12
+    assert sum(e.params["indices"] for e in watched.events) == 12
     assert sum(e.params["padding"] for e in watched.events) == 6
     assert {(e.params["op"], *e.site) for e in watched.events} == {("aten::index_select", __file__, number)}
     (warning,) = watched.warnings
@@ -222,7 +224,8 @@ def test_indices_in_range_are_not_counted_and_sizes_that_are_new_each_time_count
         x.index_select(0, index)
         x[index - 5] = 1
         x[:, :0].index_select(0, index)  # rehearsed on zeros, perhaps
-    assert watched.counted == 0 and not watched.events
+    assert watched.counted == 0
+    assert not watched.events
     with watched_indices() as watched:
         for n in range(1, 6):
             torch.ones(0, n, device="hpu").index_select(0, torch.zeros(n, dtype=torch.int64, device="hpu"))
@@ -236,7 +239,8 @@ def test_a_large_index_is_found_wherever_it_is():
         index[at] = 100
         assert x.index_select(0, index.to("hpu") + 0).sum().item() == 0
         result = (x + 1).index_select(0, index.to("hpu"))
-        assert result[at].item() == 0 and result.sum().item() == 299_999
+        assert result[at].item() == 0
+        assert result.sum().item() == 299_999
         index[at] = 0
 
 

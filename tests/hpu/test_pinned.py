@@ -11,7 +11,8 @@ def test_pin_memory_makes_a_pinned_copy():
     x = torch.arange(5.0)
     assert not x.is_pinned()
     pinned = x.pin_memory()
-    assert pinned.is_pinned() and pinned.device.type == "cpu"
+    assert pinned.is_pinned()
+    assert pinned.device.type == "cpu"
     assert torch.equal(pinned, x)
     assert pinned.pin_memory().data_ptr() == pinned.data_ptr()
     made = torch.empty(3, pin_memory=True), torch.zeros(3, pin_memory=True), torch.empty_like(x, pin_memory=True)
@@ -70,8 +71,10 @@ def test_a_copy_to_pinned_memory_does_not_wait(gate):
     target.zero_()
     with gate:  # as on CUDA: PyTorch chooses a pinned result
         target.copy_(x, non_blocking=True)
-        moved, done = x.to("cpu", non_blocking=True), torch.hpu.current_stream().record_event()
-        assert target.tolist() == [0.0] * 10 and moved.is_pinned()
+        moved = x.to("cpu", non_blocking=True)
+        done = torch.hpu.current_stream().record_event()
+        assert target.tolist() == [0.0] * 10
+        assert moved.is_pinned()
     done.synchronize()
     assert target.tolist() == moved.tolist() == [3.0] * 10
 
@@ -104,6 +107,7 @@ def test_a_loader_pins_its_batches(workers):
     data = TensorDataset(torch.arange(40.0).view(20, 2), torch.arange(20))
     total = torch.zeros(2, device="hpu")
     for x, index in DataLoader(data, batch_size=5, pin_memory=True, num_workers=workers):
-        assert x.is_pinned() and index.is_pinned()
+        assert x.is_pinned()
+        assert index.is_pinned()
         total += x.to("hpu", non_blocking=True).sum(0)
     assert total.tolist() == [380.0, 400.0]

@@ -59,20 +59,18 @@ def _last(*sizes):
     return _rand(*sizes).contiguous(memory_format=torch.channels_last)
 
 
-def _convolution(make, n, **changed):
-    options = {"stride": 1, "padding": 1, "transposed": False, "groups": 1, "channels": 4} | changed
-    weight = make(8, options["channels"], 3, 3)
-    return (
-        make(n, 4, 6, n + 4),
-        weight,
-        _rand(8),
-        [options["stride"]] * 2,
-        [options["padding"]] * 2,
-        [1, 1],
-        options["transposed"],
-        [0, 0],
-        options["groups"],
-    )
+def _convolved(x, weight, bias=None, *, stride=1, padding=0, transposed=False, output_padding=0, groups=1):
+    """The arguments of a convolution; a number counts for each dimension."""
+
+    def each(value):
+        return [value] * (x.dim() - 2) if isinstance(value, int) else value
+
+    return (x, weight, bias, each(stride), each(padding), each(1), transposed, each(output_padding), groups)
+
+
+def _convolution(make, n, stride=1, padding=1, groups=1, channels=4):
+    weight = make(8, channels, 3, 3)
+    return _convolved(make(n, 4, 6, n + 4), weight, _rand(8), stride=stride, padding=padding, groups=groups)
 
 
 def _convolution_backward(make, n, mask, **changed):
@@ -130,14 +128,16 @@ BY_SIZES = {
     "convolution": (aten.convolution.default, _convolution),
     "strided": (aten.convolution.default, partial(_convolution, stride=2, padding=0)),
     "groups": (aten.convolution.default, partial(_convolution, groups=2, channels=2)),
-    "line": (aten.convolution.default, lambda _, n: (_rand(n, 4, 9), _rand(8, 4, 3), None, *[[1]] * 3, False, [0], 1)),
+    "line": (aten.convolution.default, lambda _, n: _convolved(_rand(n, 4, 9), _rand(8, 4, 3), padding=1)),
     "volume": (
         aten.convolution.default,
-        lambda _, n: (_rand(n, 2, 4, 5, 6), _rand(3, 2, 2, 2, 2), None, [1, 2, 1], [0] * 3, [1] * 3, False, [0] * 3, 1),
+        lambda _, n: _convolved(_rand(n, 2, 4, 5, 6), _rand(3, 2, 2, 2, 2), stride=[1, 2, 1]),
     ),
     "transposed": (
         aten.convolution.default,
-        lambda make, n: (make(n, 8, 4, 5), make(8, 3, 3, 3), None, [2, 2], [1, 1], [1, 1], True, [1, 1], 1),
+        lambda make, n: _convolved(
+            make(n, 8, 4, 5), make(8, 3, 3, 3), stride=2, padding=1, transposed=True, output_padding=1
+        ),
     ),
     "backward": (aten.convolution_backward.default, partial(_convolution_backward, mask=[True, True, True])),
     "first layer": (aten.convolution_backward.default, partial(_convolution_backward, mask=[False, True, False])),
@@ -194,7 +194,8 @@ def assert_as_on_the_cpu(op, arguments, counted, predicted=1):
         actual = results(op(*given))
         torch.hpu.synchronize()
     if predicted is not None:
-        assert work["ops_predicted"] == predicted and work["ops_waited"] == work["ops_rehearsed"] == 0, work
+        assert work["ops_predicted"] == predicted, work
+        assert work["ops_waited"] == work["ops_rehearsed"] == 0, work
         assert work["outputs_copied"] == 0, work
     assert [result.stride() for result in actual] == [result.stride() for result in expected]
     torch.testing.assert_close(to_cpu(actual), expected, rtol=1e-4, atol=1e-4)
@@ -250,7 +251,8 @@ def test_strides_that_were_wrongly_supposed_are_put_right(script):
             with counted(outputs_copied=1) as work:
                 y = torch.relu(given)
                 z = y + 1
-                assert y.stride() == (3, 1) and y.tolist() == large.clamp(min=0).tolist()
+                assert y.stride() == (3, 1)
+                assert y.tolist() == large.clamp(min=0).tolist()
                 assert z.tolist() == (large.clamp(min=0) + 1).tolist()
             assert work["ops_predicted"] >= 1
     """
@@ -279,11 +281,13 @@ def test_sizes_that_do_not_fit_are_an_error_at_the_call(op, right, wrong, messag
 def test_dtypes_that_are_mixed_are_left_to_a_run(call, dtype, counted):
     call(torch.arange(4.0, device="hpu"))
     x = torch.arange(8.0, device="hpu")
-    x.double(), x.long()
+    x.double()
+    x.long()
     with counted(ops_predicted=0):
         y = call(x)
         torch.hpu.synchronize()
-    assert y.dtype == dtype and torch.equal(y.cpu(), call(torch.arange(8.0)))
+    assert y.dtype == dtype
+    assert torch.equal(y.cpu(), call(torch.arange(8.0)))
 
 
 def test_a_model_of_a_new_size_does_not_wait(counted):
@@ -297,4 +301,5 @@ def test_a_model_of_a_new_size_does_not_wait(counted):
     step(3)
     with counted(ops_fallback=0) as work:
         step(11)
-    assert work["ops_predicted"] >= 5 and work["ops_waited"] <= 2, work
+    assert work["ops_predicted"] >= 5, work
+    assert work["ops_waited"] <= 2, work

@@ -85,14 +85,16 @@ def test_tables_have_columns_of_the_device(model):
     averages = prof.key_averages()
     for column in ("hpu_time_total", "self_hpu_time_total", "device_time_total", "self_cpu_time_total"):
         text = averages.table(sort_by=column, row_limit=5)
-        assert "Self HPU" in text and "HPU total" in text
+        assert "Self HPU" in text
+        assert "HPU total" in text
     everything = next(e for e in averages if e.key == "everything" and e.device_type == DeviceType.CPU)
     assert everything.device_time_total > 0
     total = sum(e.self_device_time_total for e in averages if e.device_type == DeviceType.HPU)
     whole = end = 0
     for e in sorted(device_events(prof), key=lambda e: (e.time_range.start, -e.time_range.end)):
         if e.time_range.start >= end:  # else it is a part of the one before
-            whole, end = whole + e.time_range.elapsed_us(), e.time_range.end
+            whole = whole + e.time_range.elapsed_us()
+            end = e.time_range.end
     assert total == pytest.approx(whole, rel=1e-6)
     assert "Self HPU time total" in averages.table()
 
@@ -116,7 +118,8 @@ def test_streams_are_tracks(profiled):
             x.add_(1)
 
     first, second = traces.named(profiled(work)[1], "kernel")
-    assert first["tid"] == 0 and second["tid"] == other.stream_id != 0
+    assert first["tid"] == 0
+    assert second["tid"] == other.stream_id != 0
 
 
 def test_the_last_name_of_the_device_is_its_own(model, profiled):
@@ -125,7 +128,8 @@ def test_the_last_name_of_the_device_is_its_own(model, profiled):
     if torch.__version__ < (2, 14):
         assert others, "kineto names it too"
     last = max(names, key=lambda e: e["ts"])  # readers that sort by time show this one
-    assert last["args"]["name"] == "HPU 0" and names.count(last) == 1
+    assert last["args"]["name"] == "HPU 0"
+    assert names.count(last) == 1
 
 
 def test_ranges_are_on_the_device(model, profiled):

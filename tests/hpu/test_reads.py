@@ -115,7 +115,12 @@ def test_a_write_at_the_end_of_a_piece_is_seen():
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(model(x), target)
             seen = loss.detach()
-            loss.register_hook(lambda grad, seen=seen: (seen.mul_(2), grad)[1])
+
+            def hook(grad, seen=seen):
+                seen.mul_(2)
+                return grad
+
+            loss.register_hook(hook)
             loss.backward()
             optimizer.step()
             losses[read].append(seen.item() if read else seen)

@@ -5,12 +5,15 @@ def test_import_torch_is_enough_and_opens_no_device_and_starts_no_thread(script)
     code = """
         import torch
         import os
-        assert torch.hpu.is_available() and torch.hpu.device_count() > 0 and not torch.hpu.is_initialized()
+        assert torch.hpu.is_available()
+        assert torch.hpu.device_count() > 0
+        assert not torch.hpu.is_initialized()
         import habana_frameworks.torch.core as htcore
         assert not torch.hpu.is_initialized()
         before = len(os.listdir("/proc/self/task"))
         assert torch.ones(2, device="hpu").sum().item() == 2
-        assert torch.hpu.is_initialized() and len(os.listdir("/proc/self/task")) > before
+        assert torch.hpu.is_initialized()
+        assert len(os.listdir("/proc/self/task")) > before
     """
     script(code, bare=True)
 
@@ -62,6 +65,7 @@ def test_operators_registered_later_run_on_the_device(script):
         x = torch.ones(3, device="hpu")
         for _ in range(3):
             for result, factor in ((torch.ops.later.of_CPU(x), 2), (torch.ops.later.of_HPU(x), 3), (scale(x, 4.0), 4)):
-                assert result.device == x.device and result.tolist() == [factor] * 3
+                assert result.device == x.device
+                assert result.tolist() == [factor] * 3
     """
     script(code, bare=True)

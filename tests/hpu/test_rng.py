@@ -181,7 +181,8 @@ def test_numbers_do_not_depend_on_the_number_of_threads(draw):
             results.append(draw().cpu())
     finally:
         torch.set_num_threads(before)
-    assert torch.equal(results[0], results[1]) and torch.equal(results[0], results[2])
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
 
 
 @pytest.mark.parametrize("fill", ["uniform_", "normal_", "exponential_", "bernoulli_", "random_", "cauchy_"])
@@ -265,7 +266,8 @@ def test_a_generator_can_be_copied(copied):
     generator = torch.Generator(device="hpu").manual_seed(7)
     torch.rand(5, device="hpu", generator=generator)
     other = copied(generator)
-    assert other.device == generator.device and other.initial_seed() == 7
+    assert other.device == generator.device
+    assert other.initial_seed() == 7
     assert torch.equal(*(torch.rand(5, device="hpu", generator=g) for g in (other, generator)))
 
 
@@ -280,13 +282,17 @@ def test_a_generator_of_the_cpu_will_do(name):
     draw = DRAWS[name]
     untouched = torch.hpu.get_rng_state()
     generator = torch.Generator().manual_seed(3)
-    first, middle = draw(generator), generator.get_state()
-    second, state = draw(generator), generator.get_state()
+    first = draw(generator)
+    middle = generator.get_state()
+    second = draw(generator)
+    state = generator.get_state()
     assert not torch.equal(first, second)
     generator.manual_seed(3)
-    assert torch.equal(draw(generator), first) and torch.equal(generator.get_state(), middle)
+    assert torch.equal(draw(generator), first)
+    assert torch.equal(generator.get_state(), middle)
     generator.set_state(middle)
-    assert torch.equal(draw(generator), second) and torch.equal(generator.get_state(), state)
+    assert torch.equal(draw(generator), second)
+    assert torch.equal(generator.get_state(), state)
     assert torch.equal(torch.hpu.get_rng_state(), untouched)
     assert torch.equal(draw(torch.Generator(device="hpu").manual_seed(3)), first)  # whichever device it is of
 

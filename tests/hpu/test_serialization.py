@@ -17,7 +17,8 @@ def through_a_file(value, **options):
 def test_a_tensor_comes_back_on_its_device(location):
     x = torch.arange(6.0, device="hpu").view(2, 3).t()
     again = through_a_file(x, map_location=location)
-    assert again.device == torch.device("hpu:0") and again.stride() == x.stride()
+    assert again.device == torch.device("hpu:0")
+    assert again.stride() == x.stride()
     assert torch.equal(again, x)
 
 
@@ -55,7 +56,8 @@ def test_every_index_is_loaded_where_there_are_fewer_cores(script):
         torch.save(x, file)
         file.seek(0)
         for again in torch.load(file), pickle.loads(pickle.dumps(x)):
-            assert again.device == torch.device("hpu:5") and torch.equal(again, x)
+            assert again.device == torch.device("hpu:5")
+            assert torch.equal(again, x)
         assert torch.hpu.device_count() == 1
     """
     script(code, bare=True)

@@ -50,7 +50,8 @@ def test_each_iteration_and_each_line_is_told_apart(reads):
 def test_an_error_in_the_second_of_two_equal_lines_names_the_second():
     table = torch.ones(3, 2, device="hpu")
     good, bad = torch.zeros(2, dtype=torch.long, device="hpu"), torch.full((2,), 9, device="hpu")
-    table[0], torch.nn.functional.embedding(good, table)
+    table[0]
+    torch.nn.functional.embedding(good, table)
     torch.nn.functional.embedding(good, table)
     torch.nn.functional.embedding(bad, table)
     expected = line() - 1

@@ -29,7 +29,8 @@ def test_storages_move_between_devices():
     storage = torch.arange(4.0).untyped_storage()
     moved = storage.hpu()
     clone = moved.clone()
-    assert moved.device.type == "hpu" and clone.data_ptr() != moved.data_ptr()
+    assert moved.device.type == "hpu"
+    assert clone.data_ptr() != moved.data_ptr()
     assert list(moved.cpu()) == list(clone.cpu()) == list(storage)
 
 
@@ -63,7 +64,8 @@ def test_resizing_to_zero_frees_and_back_allocates():
     storage = x.untyped_storage()
     before = torch.hpu.memory_allocated()
     storage.resize_(0)
-    assert storage.nbytes() == 0 and torch.hpu.memory_allocated() == before - 4096
+    assert storage.nbytes() == 0
+    assert torch.hpu.memory_allocated() == before - 4096
     assert x.shape == (1024,)  # FSDP keeps the tensor and brings the memory back
     storage.resize_(4096)
     assert x.fill_(3).sum().item() == 3072
@@ -85,7 +87,11 @@ def test_resize_keeps_contents_in_memory_order():
 
 
 def test_resize_of_a_view_keeps_the_offset():
-    agree(lambda x: ((v := x[2:4]).resize_(3), v.storage_offset()), torch.arange(8.0))
+    def resized(x):
+        view = x[2:4]
+        return view.resize_(3), view.storage_offset()
+
+    agree(resized, torch.arange(8.0))
 
 
 def resized_storages():

@@ -23,7 +23,8 @@ def test_a_stream_does_not_ask_about_others(x, gate):
         idle.synchronize()  # must not wait
         assert not used.query()
     used.synchronize()
-    assert used.query() and x.tolist() == [2.0] * 8
+    assert used.query()
+    assert x.tolist() == [2.0] * 8
 
 
 def test_generic_streams_and_hpu_streams_are_the_same_thing():
@@ -46,7 +47,8 @@ def test_a_stream_is_named_again_by_its_numbers():
     stream = torch.hpu.Stream()
     number, index, kind = torch.hpu.get_stream_info(stream)
     again = torch.hpu.Stream(stream_id=number, device_index=index, device_type=kind)
-    assert again == stream and hash(again) == hash(stream)
+    assert again == stream
+    assert hash(again) == hash(stream)
     assert repr(stream) == f"<torch.hpu.Stream device=hpu:0 id={number}>"
     assert torch.hpu.default_stream().id() == 0
     with pytest.raises((RuntimeError, IndexError), match="stream"):
@@ -74,9 +76,11 @@ def test_wait_stream_and_wait_event_order_commands(x, gate):
         b.wait_event(event)
         with torch.hpu.stream(b):
             x.add_(1)
-        assert not event.query() and not b.query()
+        assert not event.query()
+        assert not b.query()
     b.synchronize()
-    assert event.query() and a.query()
+    assert event.query()
+    assert a.query()
     assert x.tolist() == [3.0] * 8
 
 
@@ -91,7 +95,8 @@ def test_memory_of_a_recorded_stream_has_one_owner_until_the_stream_has_used_it(
 
     def program():
         x = torch.full((512,), 2.0, device="hpu")
-        address, view = x.data_ptr(), part(x)
+        address = x.data_ptr()
+        view = part(x)
         with torch.hpu.stream(stream):
             y = view * 3
         record(view if recorded == "view" else x, stream)
@@ -104,7 +109,8 @@ def test_memory_of_a_recorded_stream_has_one_owner_until_the_stream_has_used_it(
     with gate:
         y, others, address = program()
         assert address not in {other.data_ptr() for other in others}
-    assert (y == 6).all().item() and all(other.tolist() == [-1.0] * 512 for other in others)
+    assert (y == 6).all().item()
+    assert all(other.tolist() == [-1.0] * 512 for other in others)
 
 
 @pytest.mark.parametrize("make", [lambda: torch.Event(device="hpu"), torch.hpu.Event, torch.Event])

@@ -120,7 +120,8 @@ def test_the_scripts_own_number_of_threads_stays(alone):
     alone(f"""{TRAINING}
     torch.set_num_threads(3)
     train()
-    assert torch.get_num_threads() == 3 and _C.kernel_threads() == 1
+    assert torch.get_num_threads() == 3
+    assert _C.kernel_threads() == 1
     """)
 
 
@@ -159,7 +160,9 @@ def test_modes_of_the_host_do_not_reach_commands_that_it_runs(alone):
 
     y = torch.ones(4, device="hpu", requires_grad=True)
     (y * 3).sum().backward()
-    assert y.grad.tolist() == [3.0] * 4 and torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+    assert y.grad.tolist() == [3.0] * 4
+    assert torch.is_grad_enabled()
+    assert not torch.is_inference_mode_enabled()
     with torch.inference_mode():
         z = (a + 1).cpu()
     assert z.is_inference()

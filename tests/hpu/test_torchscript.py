@@ -33,7 +33,8 @@ def _warm(call, *args):
 @torch.no_grad()
 def test_a_module_is_one_replay(make, counted):
     model = _model()
-    reference, x = copy.deepcopy(model), torch.randn(5, 8)
+    reference = copy.deepcopy(model)
+    x = torch.randn(5, 8)
     scripted = make(model.to("hpu"), x.to("hpu"))
     _warm(scripted, x.to("hpu"))
     for k in (1, -2):
@@ -71,7 +72,8 @@ def test_a_function_that_writes_into_its_argument(counted):
             result = scripted(x, y)
         replays += counters["graph_replays"]
         expected = work(expected_x, expected_y)
-        assert torch.equal(result.cpu(), expected) and torch.equal(x.cpu(), expected_x)
+        assert torch.equal(result.cpu(), expected)
+        assert torch.equal(x.cpu(), expected_x)
     assert (replays >= 2) == (not LAZY)
 
 
@@ -112,7 +114,8 @@ def seeded(x: torch.Tensor) -> torch.Tensor:
 )
 def test_each_call_does_what_eager_does(statement, later):
     source = f"def work(x, o, s: float):\n y = x + 1\n {statement}\n return x * 2, y * 3, torch.rand_like(x)\n"
-    scripted, names = torch.jit.CompilationUnit(source).work, dict(globals())
+    scripted = torch.jit.CompilationUnit(source).work
+    names = dict(globals())
     exec(source, names)
     for k in range(7):
         outcomes = []
@@ -138,7 +141,8 @@ def test_an_error_comes_after_the_writes_before_it():
 
 def test_while_another_thread_captures_it_runs_eagerly(counted):
     x = torch.ones(3, device="hpu")
-    y, scripted = x[:2], torch.jit.trace(lambda x: (x + 1) * 2, x, check_trace=False)
+    y = x[:2]
+    scripted = torch.jit.trace(lambda x: (x + 1) * 2, x, check_trace=False)
     _warm(scripted, x)
     with torch.hpu.graph(torch.hpu.HPUGraph()), counted(graphs_captured=0):
         assert in_threads(lambda: scripted(y).tolist()) == [[4.0, 4.0]]
@@ -153,7 +157,8 @@ work = torch.jit.CompilationUnit("def work(x):\\n y = x + 1\\n return y * 2\\n")
 for current, index in [(0, 0)] * 3 + [(0, 1), (1, 1), (1, 0), (1, 1), (0, 0)]:
     torch.hpu.set_device(current)
     y = work(torch.full((2,), float(index), device=f"hpu:{index}"))
-    assert y.get_device() == index and y.tolist() == [2.0 * (index + 1)] * 2
+    assert y.get_device() == index
+    assert y.tolist() == [2.0 * (index + 1)] * 2
 """,
         OPENHPU_DEVICE_COUNT="2",
     )

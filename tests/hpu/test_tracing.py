@@ -94,7 +94,8 @@ def test_the_tables_name_every_such_operator():
             found.add("foreach" if base.startswith("_foreach_") else base)
     # Nobody calls these but PyTorch's convolution.
     found -= {"convolution_overrideable", "convolution_backward_overrideable"}
-    assert found == COMPOSITES.keys() and UNTRACED.keys() == DONT_RECORD_TRACE
+    assert found == COMPOSITES.keys()
+    assert UNTRACED.keys() == DONT_RECORD_TRACE
 
 
 @pytest.mark.parametrize("grad", [False, True])
@@ -153,7 +154,8 @@ def test_a_module_is_traced_and_scripted(info):
         built = info.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs).eval()
         if named:  # the tracer takes all by position, or all by name
             named = dict(inspect.signature(built.forward).bind(*args, **named).arguments)
-            args, named = (), {name: value for name, value in named.items() if value is not None}
+            args = ()
+            named = {name: value for name, value in named.items() if value is not None}
         built(*args, **named)  # gives lazy modules their sizes
         for make in (_trace, lambda module, args, named: torch.jit.script(module)):
             try:

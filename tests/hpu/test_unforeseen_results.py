@@ -95,7 +95,8 @@ def test_strides_are_those_that_the_host_told(first, later, counted):
         after = y * 1 + y.as_strided(y.shape, y.stride(), y.storage_offset())
         assert (y.shape, y.stride(), y.storage_offset()) == (told.shape, told.stride(), told.storage_offset())
         assert y.untyped_storage().nbytes() == told.untyped_storage().nbytes()
-        assert torch.equal(y.cpu(), x * 2) and torch.equal(after.cpu(), x * 4)
+        assert torch.equal(y.cpu(), x * 2)
+        assert torch.equal(after.cpu(), x * 4)
     assert work["outputs_copied"] >= (first != later)
 
 
@@ -116,7 +117,8 @@ def test_results_that_share_memory_or_not(first, later):
     for _ in range(2):
         one, rest = two(on_hpu)
         rest += 1
-        assert torch.equal(one.cpu(), x[:1]) and torch.equal(rest.cpu(), x[1:] + 1)
+        assert torch.equal(one.cpu(), x[:1])
+        assert torch.equal(rest.cpu(), x[1:] + 1)
 
 
 @pytest.mark.parametrize("later", WAYS)
@@ -132,7 +134,8 @@ def test_a_call_that_no_template_describes(later, counted):
 
     with in_place_of("index.Tensor", gather), counted(ops_submitted=1, outputs_copied=1):
         y = aten_index(on_hpu, [index])
-        assert y.stride() == told.stride() and torch.equal(y.cpu(), x[[2, 0]])
+        assert y.stride() == told.stride()
+        assert torch.equal(y.cpu(), x[[2, 0]])
 
 
 # A kernel, what it makes later, and what the error says.
@@ -171,4 +174,6 @@ def test_an_argument_in_the_place_of_a_new_tensor_is_copied():
     z = strange(x) * 2  # in lazy mode y is needed afterwards, this one not
     y += 1
     torch.hpu.synchronize()
-    assert x.tolist() == [0, 1, 2] and y.tolist() == [1, 2, 3] and z.tolist() == [0, 2, 4]
+    assert x.tolist() == [0, 1, 2]
+    assert y.tolist() == [1, 2, 3]
+    assert z.tolist() == [0, 2, 4]

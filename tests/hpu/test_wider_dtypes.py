@@ -25,7 +25,8 @@ def test_results_of_other_dtypes_stay_as_they_are():
         assert torch.argmax(x.to("hpu")).item() == 0
         assert (x.to("hpu") > 1.5).tolist() == [True, False, True]
         values, indices = x.to("hpu").sort()
-        assert values.dtype is torch.float8_e5m2 and indices.tolist() == [1, 2, 0]
+        assert values.dtype is torch.float8_e5m2
+        assert indices.tolist() == [1, 2, 0]
         assert x.to("hpu").sum(dtype=torch.float32).dtype is torch.float32
 
 
@@ -55,7 +56,8 @@ def test_integers_that_gaudis_table_names():
     a, b = torch.tensor([1, 8, -7], dtype=torch.int32), torch.tensor([4, 2, 7], dtype=torch.int32)
     for _ in range(2):
         got = torch.lerp(a.to("hpu"), b.to("hpu"), 0.5)
-        assert got.dtype is torch.int32 and got.tolist() == [2, 5, 0]
+        assert got.dtype is torch.int32
+        assert got.tolist() == [2, 5, 0]
     assert torch.take(a.to("hpu"), torch.tensor([2, 0], dtype=torch.int32, device="hpu")).tolist() == [-7, 1]
     drawn = torch.empty(1000, dtype=torch.int32, device="hpu").uniform_(2, 6)
     assert set(drawn.tolist()) == {2, 3, 4, 5}
@@ -70,7 +72,8 @@ def test_integers_are_counted_as_floats_are(dtype):
         expected = torch.histc(x.double(), bins, low, high).to(dtype)
         for _ in range(2):
             found = torch.histc(x.to("hpu", dtype), bins, low, high)
-            assert found.dtype == dtype and found.device.type == "hpu"
+            assert found.dtype == dtype
+            assert found.device.type == "hpu"
             assert torch.equal(found.cpu(), expected)
 
 
@@ -128,7 +131,8 @@ def test_calls_whose_dtype_has_a_kernel_are_not_widened():
 def test_operators_of_gpus_and_gaudis():
     x = torch.ones(4000, device="hpu", requires_grad=True)
     out, mask = torch._fused_dropout(x, 0.25)
-    assert mask.dtype is torch.uint8 and 800 < mask.sum().item() < 1200
+    assert mask.dtype is torch.uint8
+    assert 800 < mask.sum().item() < 1200
     assert torch.equal(out.detach().cpu(), mask.cpu() * 4.0)
     out.sum().backward()
     assert torch.equal(x.grad, mask * 4.0)

@@ -10,7 +10,9 @@ from torch.utils.data import DataLoader, TensorDataset
 from lightning_habana import roots
 
 pl: Any = roots.pytorch()
-FEATURES, CLASSES, ROWS = 16, 4, 8
+FEATURES = 16
+CLASSES = 4
+ROWS = 8
 
 
 class Classifier(pl.LightningModule):
@@ -23,7 +25,9 @@ class Classifier(pl.LightningModule):
         self.layers = torch.nn.Sequential(torch.nn.Linear(FEATURES, 32), torch.nn.ReLU(), torch.nn.Linear(32, CLASSES))
         for parameter in self.layers.parameters():
             parameter.data = torch.randn(parameter.shape, generator=generator) * 0.2
-        self.devices, self.dtypes, self.losses = set(), set(), []
+        self.devices = set()
+        self.dtypes = set()
+        self.losses = []
 
     def step(self, batch, name):
         images, labels = batch
@@ -93,7 +97,8 @@ def make_trainer(folder: Path | str | None = None, **arguments: Any):
 
 def halves():
     """This rank's half of each batch of `loader()`."""
-    whole, half = loader().dataset, ROWS // 2
+    whole = loader().dataset
+    half = ROWS // 2
     mine = [i for i in range(len(whole)) if (i % ROWS) // half == dist.get_rank()]
     return DataLoader(torch.utils.data.Subset(whole, mine), batch_size=half)
 

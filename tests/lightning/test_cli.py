@@ -53,4 +53,5 @@ def test_by_name_and_class_path(arguments, strategy, monkeypatch):
         save_config_callback=None,
         args=[*arguments, "--seed_everything=1", "--trainer.logger=false", "--trainer.enable_checkpointing=false"],
     )
-    assert type(made.trainer.strategy) is strategy and type(made.trainer.accelerator) is HPUAccelerator
+    assert type(made.trainer.strategy) is strategy
+    assert type(made.trainer.accelerator) is HPUAccelerator

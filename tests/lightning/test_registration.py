@@ -30,7 +30,8 @@ def test_strategies_by_name(name):
 def test_several_devices_are_data_parallel(accelerator):
     for devices in (2, "2", 8):
         trainer = make_trainer(accelerator=accelerator, devices=devices)
-        assert type(trainer.strategy) is pytorch.HPUDDPStrategy and trainer.num_devices == int(devices)
+        assert type(trainer.strategy) is pytorch.HPUDDPStrategy
+        assert trainer.num_devices == int(devices)
     assert trainer.world_size == 8
 
 
@@ -68,7 +69,8 @@ def test_accelerator_and_strategy_go_together(arguments):
 
 def test_other_accelerators_are_as_they_were():
     trainer = make_trainer(accelerator="cpu", devices=1, precision="bf16-mixed")
-    assert type(trainer.strategy).__name__ == "SingleDeviceStrategy" and trainer.precision_plugin.device == "cpu"
+    assert type(trainer.strategy).__name__ == "SingleDeviceStrategy"
+    assert trainer.precision_plugin.device == "cpu"
 
 
 def test_fabric():
@@ -83,7 +85,8 @@ def test_fabric():
 
 def test_distribution():
     assert RequirementCache("lightning-habana>=1.2.0")
-    assert lightning_habana.HPU_AVAILABLE and lightning_habana.__version__.startswith("1.")
+    assert lightning_habana.HPU_AVAILABLE
+    assert lightning_habana.__version__.startswith("1.")
 
 
 @pytest.mark.parametrize(

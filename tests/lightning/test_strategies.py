@@ -25,4 +25,6 @@ def test_two_devices_of_a_script(script, tmp_path):
     """)
     assert printed.out.splitlines() == ["HPUDDPStrategy hpu:0 2"] * 2
     (first, *rest), (second, *same) = (tmp_path.joinpath(f"rank{rank}").read_text().split() for rank in range(2))
-    assert (first, second) == ("0", "1") and rest == same and rest[0] == "2"
+    assert (first, second) == ("0", "1")
+    assert rest == same
+    assert rest[0] == "2"

@@ -46,13 +46,15 @@ LISTED = [
 def test_settings_keep_their_layout(text, cuda, cpu):
     for target, new in (("cuda", cuda), ("cpu", cpu)):
         found = port_settings(text.encode(), to_device(target))
-        assert found.text.decode() == new and not found.problems
+        assert found.text.decode() == new
+        assert not found.problems
 
 
 @pytest.mark.parametrize(("text", "problem"), LISTED)
 def test_what_stays_is_listed(text, problem):
     found = port_settings(text.encode(), to_device("xpu"))
-    assert found.text.decode() == text and [one[:2] for one in found.problems] == [problem]
+    assert found.text.decode() == text
+    assert [one[:2] for one in found.problems] == [problem]
 
 
 @pytest.mark.parametrize("source", [b"{", b"a: [", b"\xe4: 1"])

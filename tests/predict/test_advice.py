@@ -16,7 +16,8 @@ def recorded(fn, cuts=()):
         fn()
         recorder.end_step()
     for at in cuts:
-        recording.nodes[at].cut, recording.nodes[at].site = "read", ("train.py", at)
+        recording.nodes[at].cut = "read"
+        recording.nodes[at].site = ("train.py", at)
     return recording
 
 
@@ -43,7 +44,8 @@ def test_what_helps(dtype, mode, cuts, sentences):
     found = price(recorded(chain(dtype), cuts), GAUDI2, mode)
     assert len(found.advice) == len(sentences)
     for sentence, begin in zip(found.advice, sentences, strict=True):
-        assert sentence.startswith(begin) and f": {time_text(found.seconds)} -> " in sentence
+        assert sentence.startswith(begin)
+        assert f": {time_text(found.seconds)} -> " in sentence
 
 
 def test_each_line_with_a_read_has_its_cost():

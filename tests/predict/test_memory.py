@@ -38,7 +38,8 @@ def step_of(model):
 
 def recorded(again=False):
     with fake():
-        step, x = step_of(Model(again)), torch.ones(8192, 256)
+        step = step_of(Model(again))
+        x = torch.ones(8192, 256)
     return record(step, x)
 
 
@@ -50,9 +51,11 @@ def test_parts_by_phase():
     found = memory(recorded(), 1e12)
     assert list(found.phases) == ["forward", "backward", "optimizer"]
     for name, parts in found.phases.items():
-        assert parts["weights"] == WEIGHTS and parts["optimizer"] == pytest.approx(2 * WEIGHTS, rel=0.01), name
+        assert parts["weights"] == WEIGHTS, name
+        assert parts["optimizer"] == pytest.approx(2 * WEIGHTS, rel=0.01), name
         assert parts["inputs"] == 8192 * 256 * 4
-    assert found.phases["optimizer"]["gradients"] == WEIGHTS and "gradients" not in found.phases["forward"]
+    assert found.phases["optimizer"]["gradients"] == WEIGHTS
+    assert "gradients" not in found.phases["forward"]
     assert found.phases["forward"]["activations"] == pytest.approx(6 * (KEPT + 8192 * 4 * 256), rel=0.05)
     assert "activations" not in found.phases["optimizer"]
 
@@ -61,7 +64,8 @@ def test_recomputation_saves_what_checkpointing_saves():
     plain = memory(recorded(), 1e12)
     layers, saved = plain.recomputation()
     assert sorted(layers) == [f"Model.layers.{number}" for number in range(6)]
-    assert plain.layers["Model.layers.0"] == KEPT and saved == pytest.approx(5 * KEPT, rel=0.2)
+    assert plain.layers["Model.layers.0"] == KEPT
+    assert saved == pytest.approx(5 * KEPT, rel=0.2)
     assert plain.peak - saved == pytest.approx(memory(recorded(again=True), 1e12).peak, rel=0.05)
 
 
@@ -70,7 +74,8 @@ def test_what_is_short_is_named_with_the_layers_that_would_save_it():
     peak = memory(recording, 1e12).peak
     found = memory(recording, peak - KEPT)
     (text,) = (row for row in found.text(peak - KEPT) if row.startswith("does not fit"))
-    assert found.short == KEPT and "short by 64.0 MiB at the peak; recomputation of 2 layers (Model.layers." in text
+    assert found.short == KEPT
+    assert "short by 64.0 MiB at the peak; recomputation of 2 layers (Model.layers." in text
     assert text.endswith("would save 64.0 MiB")
 
 
@@ -95,8 +100,10 @@ def test_memory_divided_by_zero_and_tensor_parallelism(zero, data, tensor, expec
 
 def test_plans_name_the_smallest_device_that_it_fits():
     with fake():
-        step, x = step_of(nn.Sequential(*(nn.Linear(2**15, 2**15) for _ in range(8)))), torch.ones(8, 2**15)
+        step = step_of(nn.Sequential(*(nn.Linear(2**15, 2**15) for _ in range(8))))
+        x = torch.ones(8, 2**15)
     text = str(predict(step, x, device="gaudi3", cards=8))
     rows = [line.split() for line in text.splitlines() if line.startswith("  tensor parallel")]
-    assert [row[2] for row in rows] == ["1:", "2:", "4:", "8:"] and rows[0][5] == "none"  # 8 x 4 GiB, four times
+    assert [row[2] for row in rows] == ["1:", "2:", "4:", "8:"]
+    assert rows[0][5] == "none"  # 8 x 4 GiB, four times
     assert all(row[-1] == "gaudi2" for row in rows)

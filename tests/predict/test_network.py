@@ -6,7 +6,9 @@ from openhpu_predict import load, network
 
 GAUDI2 = load("gaudi2")
 GIGA = 1e9
-NODE, HALVES, COLUMN = range(8), (0, 1, 8, 9), (0, 8, 16, 24)  # one node; two cards of two; one card of four
+NODE = range(8)
+HALVES = (0, 1, 8, 9)  # two cards of each of two nodes
+COLUMN = (0, 8, 16, 24)  # a card of each of four nodes
 
 
 @pytest.mark.parametrize(

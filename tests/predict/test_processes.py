@@ -43,7 +43,8 @@ def traced(parallel):
         dist.init_process_group("hccl")
         mesh = init_device_mesh("hpu", (2, 8), mesh_dim_names=("data", "tensor"))
         with fake():
-            step, x = step_of(parallel(nn.Sequential(Block(WIDTH), Block(WIDTH)), mesh)), torch.ones(8, WIDTH)
+            step = step_of(parallel(nn.Sequential(Block(WIDTH), Block(WIDTH)), mesh))
+            x = torch.ones(8, WIDTH)
         return record(step, x)
 
 
@@ -64,7 +65,8 @@ def test_collectives_of_the_scripts_groups_are_recorded(parallel, expected):
             key = network.name(node.op), tuple(node.ranks)
             size = max(sum(node.reads.values()), sum(node.writes.values()))
             found[key] = found.get(key, 0) + size
-    assert recording.cards == 16 and found.keys() == expected.keys()
+    assert recording.cards == 16
+    assert found.keys() == expected.keys()
     for key, size in expected.items():
         assert size <= found[key] <= 1.5 * size, key  # FSDP gathers a block again for its backward pass
 
@@ -89,7 +91,8 @@ def test_collectives_overlap_with_what_does_not_need_them(needs):
         found = predict(lambda: (dist.all_reduce(sent), (sent if needs else x) * 2), device="gaudi2")
     times = [kernel.seconds for kernel in found.timeline.kernels]
     spent = found.seconds - found.device.graph_launch
-    assert found.cards == 8 and spent == pytest.approx(sum(times) if needs else max(times))
+    assert found.cards == 8
+    assert spent == pytest.approx(sum(times) if needs else max(times))
 
 
 def test_wrong_numbers_of_cards():
@@ -131,7 +134,9 @@ for step in range(9):
 def test_a_script_runs_as_one_of_many_ranks(tmp_path):
     found, _ = command(tmp_path, SCRIPT, "--cards", "16", "--tokens", "100", "--compile-ms-per-op", "20")
     assert found.code == 0, found.err
-    assert "rank 0 of 16 local 0" in found.out and "tokens/s on 16 cards" in found.out
+    assert "rank 0 of 16 local 0" in found.out
+    assert "tokens/s on 16 cards" in found.out
     assert re.search(r"compilation: \d+ graphs, as the device's cache counted them, .* at 20 ms", found.out)
     found, _ = command(tmp_path, SCRIPT, "--cards", "24")
-    assert found.code == 2 and "24 cards cannot be divided by the script's device mesh: 2" in found.err
+    assert found.code == 2
+    assert "24 cards cannot be divided by the script's device mesh: 2" in found.err

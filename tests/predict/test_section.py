@@ -58,14 +58,18 @@ def test_a_report_and_a_trace(run, tmp_path):
     assert done.code == 0, done.err
     assert "Gaudi 3, predicted:\n  Step " in done.err
     (section,) = json.loads(done.out.splitlines()[-1])["sections"]
-    assert section["title"] == "Gaudi 3, predicted" and dict(section["facts"])["Launches"] == "3"
+    assert section["title"] == "Gaudi 3, predicted"
+    assert dict(section["facts"])["Launches"] == "3"
     tables = {title: rows for title, _, rows in section["tables"]}
-    assert tables["Layers that cost most"] and tables["Lines that cost most"][0][-1].startswith("script.py:")
+    assert tables["Layers that cost most"]
+    assert tables["Lines that cost most"][0][-1].startswith("script.py:")
     assert tables["Reads that cut the step"][0][:2] == ["script.py:12", 1]
     page = (tmp_path / "page.html").read_text()
-    assert "<h2>Gaudi 3, predicted</h2>" in page and "MME <small>" in page
+    assert "<h2>Gaudi 3, predicted</h2>" in page
+    assert "MME <small>" in page
     # The script is alone again after the steps that were recorded, and its lines are its own.
-    assert "graphs 1\nhooks 0 modes 0" in done.out and "recording.py" not in done.err
+    assert "graphs 1\nhooks 0 modes 0" in done.out
+    assert "recording.py" not in done.err
     (trace,) = tmp_path.glob("*.hltv")
     assert check(json.loads(trace.read_text())["traceEvents"]) > 0
 
@@ -93,4 +97,6 @@ def test_a_request_that_cannot_be_met(run, tmp_path, name, device, message):
     entries = next(tmp_path.glob("installed/*/entry_points.txt"))
     entries.write_text(ENTRIES.replace("openhpu.sections", name))
     done = run("-m", "openhpu", "run", "--predict", device, "script.py")
-    assert done.code == 2 and message in done.err and "loss" not in done.out
+    assert done.code == 2
+    assert message in done.err
+    assert "loss" not in done.out

@@ -23,5 +23,6 @@ def test_benchmark(name, tmp_path):
     assert done.code == 0, said
     assert "FAILED" not in done.output, said  # of `machines`: a condition under which a peer could not be measured
     tables = json.loads(results.read_text())["benchmarks"][name]
-    assert tables and all(table["rows"] for table in tables), said
+    assert tables, said
+    assert all(table["rows"] for table in tables), said
     assert all(math.isfinite(leaf) for leaf in tree_leaves(tables) if isinstance(leaf, float)), said

@@ -44,7 +44,8 @@ def run(command, cwd, fails=False, seconds=LIMIT_S, **environment):
     clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     clean |= {"OPENHPU_MODULE_LOCKS": "0", "HOME": str(cwd), **environment}
     done = child.run(command, seconds=seconds, cwd=cwd, env=clean)
-    assert (done.code != 0) == fails and not done.timed_out, f"{done.how}: {done.output[-4000:]}"
+    assert (done.code != 0) == fails, f"{done.how}: {done.output[-4000:]}"
+    assert not done.timed_out, f"{done.how}: {done.output[-4000:]}"
     return done.output
 
 

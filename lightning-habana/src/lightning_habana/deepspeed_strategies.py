@@ -9,7 +9,8 @@ from lightning_habana import deepspeed_config, roots
 class HPUDeepSpeedSetup(roots.Mixin):
     """Joins the process group on hpu, reads and checks DeepSpeed's configuration."""
 
-    strategy_name, other_names = "hpu_deepspeed", deepspeed_config.NAMES
+    strategy_name = "hpu_deepspeed"
+    other_names = deepspeed_config.NAMES
     _lightnings: Any  # Lightning's strategy, whose own setup accepts no accelerator but CUDA's
 
     def setup_environment(self) -> None:

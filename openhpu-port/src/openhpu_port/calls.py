@@ -79,12 +79,18 @@ def _by_name(args: Sequence[cst.Arg], tokens: list[str]) -> dict[str, cst.Arg]:
             order.append(renamed[2] if renamed else token.lstrip("-~").partition("=")[0])
     given = {}
     for at, arg in enumerate(args):
-        name = arg.keyword.value if arg.keyword else order[at] if at < len(order) else f"argument {at + 1}"
+        name = _name(arg, at, order)
         if name in order:
             given[name] = arg
         elif not arg.keyword or "..." not in tokens:
             raise Untranslatable(f"{name} is not known")
     return given
+
+
+def _name(arg: cst.Arg, at: int, order: list[str]) -> str:
+    if arg.keyword:
+        return arg.keyword.value
+    return order[at] if at < len(order) else f"argument {at + 1}"
 
 
 def _keyword(arg: cst.Arg, name: str) -> cst.Arg:
@@ -95,7 +101,8 @@ def _keyword(arg: cst.Arg, name: str) -> cst.Arg:
 def _with_commas(new: list[cst.Arg], old: Sequence[cst.Arg]) -> list[cst.Arg]:
     """Arguments apart from each other as the old ones were: on lines of their own, or on one. Each has its comment."""
     default = cst.MaybeSentinel.DEFAULT
-    between, last = (old[0].comma if len(old) > 1 else default), (old[-1].comma if old else default)
+    between = old[0].comma if len(old) > 1 else default
+    last = old[-1].comma if old else default
     result = []
     for at, arg in enumerate(new):
         comma = arg.comma

@@ -76,7 +76,10 @@ def main(arguments: Sequence[str]) -> int:
         lines.append(f"{one.script.name}: {len(one.records)} results on {', '.join(devices)}{ended}")
     count, difference = first_difference(a, b)
     write_output("openhpu compare", "\n".join([*lines, *told(a, b, count, difference)]))
-    return 1 if difference else 2 if not count or any(one.end["error"] for one in (a, b)) else 0
+    if difference:
+        return 1
+    compared = count and not any(one.end["error"] for one in (a, b))
+    return 0 if compared else 2
 
 
 def run(script: Path, seed: int, seconds: float, strict: bool = False, arguments: Sequence[str] = ()) -> Run:
@@ -134,7 +137,8 @@ def _read(file: Path) -> Iterator[Record]:
 
 def first_difference(a: Run, b: Run) -> tuple[int, Difference | None]:
     """How many results agree, and the first in the order of `a` that does not, or where one script ended."""
-    count, before = 0, None
+    count = 0
+    before = None
     for one, other in _pairs(a, b):
         if len(one["values"]) == len(other["values"]):
             for values in zip(one["values"], other["values"], strict=True):
@@ -143,11 +147,13 @@ def first_difference(a: Run, b: Run) -> tuple[int, Difference | None]:
             count += 1
             if one["kind"] != "weight":
                 before = one if one["kind"] == "gradient" else None
-    moved, nowhere = _moved(a, b), {"place": ("", 0)}
+    moved = _moved(a, b)
+    nowhere = {"place": ("", 0)}
     failed = sorted((one for one in (a, b) if "place" in one.end), key=lambda one: len(one.records))
     if not failed or (len(failed) == 2 and moved(a.end["place"]) == b.end["place"]):
         return count, None  # or both ended at the same line
-    at, how = {**failed[0].end, "kind": "line"}, f"{failed[0].script.name} ended by {failed[0].end['error']}"
+    at = {**failed[0].end, "kind": "line"}
+    how = f"{failed[0].script.name} ended by {failed[0].end['error']}"
     if failed[0] is a:
         return count, Difference(at, {"place": moved(at["place"])}, how)
     there = next((one for one in a.records if moved(one["place"]) == at["place"]), nowhere)
@@ -207,7 +213,8 @@ def told(a: Run, b: Run, count: int, difference: Difference | None) -> list[str]
     if about["kind"] == "gradient":
         what = f"the backward pass to the result of {a.line(about['place'])} (module {about['module'] or 'none'})"
     if about["kind"] in ("gradient", "weight") and before:
-        about, other = before, {"place": _moved(a, b)(before["place"])}
+        about = before
+        other = {"place": _moved(a, b)(before["place"])}
     return [
         f"{count} results agree; then the first difference:",
         f"  module: {about['module'] or 'none'}",

@@ -25,7 +25,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 MOST_ELEMENTS = 1 << 16  # of a tensor, evenly spaced
 _MOST_BYTES = 512 << 20  # of a script; what comes later is not recorded
-_PENDING, _PENDING_BYTES = 256, 64 << 20  # records and bytes on the device, before they are read
+_PENDING = 256  # records on the device, before they are read
+_PENDING_BYTES = 64 << 20  # and their bytes
 _EMPTY = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 
 
@@ -38,7 +39,8 @@ class Recorder(TorchFunctionMode):
     def __init__(self, file: str, script: str, seed: int) -> None:
         super().__init__()
         self._file = open(file, "wb", buffering=0)  # noqa: SIM115
-        self._script, self._folder = script, f"{Path(script).parent}/"
+        self._script = script
+        self._folder = f"{Path(script).parent}/"
         self._stack = [""]  # modules whose forward runs
         self._names: WeakKeyDictionary[torch.nn.Module, str] = WeakKeyDictionary()
         self._parameters: Any = WeakTensorKeyDictionary()  # their names
@@ -140,7 +142,8 @@ class Recorder(TorchFunctionMode):
                     )
 
     def _leave(self, module: torch.nn.Module, _: Any, result: Any) -> None:
-        name, tensors = self._stack.pop(), _tensors(result)
+        name = self._stack.pop()
+        tensors = _tensors(result)
         for tensor in tensors:
             self._made.pop(tensor, None)
         self._note("output", f"{name}.{type(module).__name__}", "output", tensors)
@@ -153,7 +156,8 @@ class Recorder(TorchFunctionMode):
     def _note(self, kind: str, full: str, what: str, tensors: list[Any]) -> None:
         """Record what a module, a parameter or an optimizer has now."""
         module, _, name = full.rpartition(".")
-        key, self._sequence = (kind, full, what), self._sequence + 1
+        key = (kind, full, what)
+        self._sequence += 1
         self._runs[key] += 1
         found = _tensors(tensors)
         self._record(
@@ -205,7 +209,9 @@ class Recorder(TorchFunctionMode):
 
     def _flush(self) -> None:
         busy, pending = self._busy, self._pending
-        self._busy, self._pending, self._waiting = True, [], 0
+        self._busy = True
+        self._pending = []
+        self._waiting = 0
         for record in pending:
             self._write({**record, "values": [(*rest, kept.cpu()) for *rest, kept in record["values"]]})
         self._busy = busy

@@ -68,7 +68,8 @@ class _Resolving(cst.CSTTransformer):
 
     def __init__(self, table: Table, instances: dict[str, str] | None = None) -> None:
         super().__init__()
-        self.table, self.instances = table, instances or {}
+        self.table = table
+        self.instances = instances or {}
 
     def leave_SimpleStatementLine(self, node: cst.SimpleStatementLine, updated: cst.SimpleStatementLine) -> Any:
         return updated if updated.body else updated.with_changes(body=[_GONE])

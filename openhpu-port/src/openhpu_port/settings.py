@@ -50,7 +50,8 @@ def port_settings(source: bytes, table: Table) -> Ported:
                 continue
             if gone is not None:
                 changes.append((gone, key.start_mark.index, ""))
-            gone, end = None, value.end_mark.index
+            gone = None
+            end = value.end_mark.index
             if entry is None or not entry.to:
                 visit(value)
             elif entry.to == "!":

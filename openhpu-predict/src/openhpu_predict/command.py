@@ -84,7 +84,8 @@ def _run(recorder: Recorder, script: str, rest: list[str], number: int, cards: i
         raise _Enough
 
     before = sys.argv, list(sys.path)
-    sys.argv, sys.path[0] = [script, *rest], str(Path(script).resolve().parent)
+    sys.argv = [script, *rest]
+    sys.path[0] = str(Path(script).resolve().parent)
     code = 0
     try:
         ranks = processes.ranks(cards) if cards > 1 else contextlib.nullcontext()

@@ -216,7 +216,10 @@ def schedule(
     busy: defaultdict[str, float] = defaultdict(float)
     done: list[float] = []
     lines: defaultdict[tuple[str, int] | None, int] = defaultdict(int)
-    host, graphs, begins, moved = 0.0, 0, True, 0.0
+    host = 0.0
+    graphs = 0
+    begins = True
+    moved = 0.0
     for kernel in kernels:
         if not kernel.work:
             work(kernel, nodes, device)
@@ -241,11 +244,11 @@ def schedule(
     mme = sum(kernel.mme_seconds for kernel in kernels)
     bound = max(busy, key=lambda name: busy[name]) if busy else "nothing"
     return Timeline(
-        kernels,
-        seconds,
-        graphs,
-        dict(lines),
-        mme / seconds if seconds else 0.0,
-        moved / device.hbm_bandwidth / seconds if seconds else 0.0,
-        bound,
+        kernels=kernels,
+        seconds=seconds,
+        graphs=graphs,
+        read_lines=dict(lines),
+        mme_utilisation=mme / seconds if seconds else 0.0,
+        hbm_utilisation=moved / device.hbm_bandwidth / seconds if seconds else 0.0,
+        bound=bound,
     )

@@ -84,5 +84,6 @@ def load(device: str | Path | Device) -> Device:
             raise PredictError(f"{path}: {key!r} is {value!r}; expected a number above 0")
         if not isinstance(source, str) or not source:
             raise PredictError(f'{path}: {key!r} has no source; expected {{ value = ..., source = "..." }}')
-        values[key], sources[key] = float(value), source
+        values[key] = float(value)
+        sources[key] = source
     return Device(path.stem, **values, sources=sources)

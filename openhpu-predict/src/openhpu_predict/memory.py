@@ -43,7 +43,8 @@ class Memory:
             if wanted and saved - largest >= wanted:
                 break
             chosen.append(name)
-            saved, largest = saved + size, max(largest, size)
+            saved += size
+            largest = max(largest, size)
         return chosen, saved - largest
 
     def divided(self, zero: int, data: int, tensor: int = 1) -> int:
@@ -52,16 +53,14 @@ class Memory:
         Activations count whole: how tensor parallelism divides them is known only of a script that does it.
         """
         whole = self.largest_layer // tensor * (zero > 1) if data > 1 else 0  # its gradients or weights
-        return (
-            max(
-                sum(
-                    size // (tensor * (data if zero >= _FIRST_ZERO[part] else 1)) if part in _FIRST_ZERO else size
-                    for part, size in parts.items()
-                )
-                for parts in self.phases.values()
-            )
-            + whole
-        )
+
+        def of_a_card(part: str, size: int) -> int:
+            if part not in _FIRST_ZERO:
+                return size
+            return size // (tensor * data) if zero >= _FIRST_ZERO[part] else size // tensor
+
+        phases = (sum(of_a_card(part, size) for part, size in parts.items()) for parts in self.phases.values())
+        return max(phases) + whole
 
     def text(self, capacity: float) -> list[str]:
         """Lines of a report; `capacity` is the device's memory in bytes."""
@@ -121,7 +120,8 @@ def memory(recording: Recording, capacity: float) -> Memory:
     found = Memory(peak, most, _site(recording, at), phases=by_phase)
     _layers(recording, parts, phase, at, found)
     if over is not None:
-        found.over_site, found.short = _site(recording, over), int(peak - capacity)
+        found.over_site = _site(recording, over)
+        found.short = int(peak - capacity)
     return found
 
 
@@ -142,7 +142,8 @@ def _part(block: Block, phase: list[str]) -> str:
     if block.born < 0:
         return "inputs"
     end = len(phase) - 1
-    begin, died = min(block.born, end), end if block.died is None else min(block.died, end)
+    begin = min(block.born, end)
+    died = end if block.died is None else min(block.died, end)
     return "activations" if phase[begin] == "forward" and phase[died] != "forward" else "workspace"
 
 

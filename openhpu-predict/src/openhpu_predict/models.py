@@ -110,8 +110,11 @@ class Block(nn.Module):
     def __init__(self, config: Config, precision: str, train: bool, tensor: int) -> None:
         super().__init__()
         head = config.width // config.heads
-        self.heads, self.key_heads, self.tensor = config.heads // tensor, config.key_heads // tensor, tensor
-        self.head, self.fp8 = head, precision == "fp8"
+        self.heads = config.heads // tensor
+        self.key_heads = config.key_heads // tensor
+        self.tensor = tensor
+        self.head = head
+        self.fp8 = precision == "fp8"
         part = {"precision": precision, "train": train}
         self.before = nn.RMSNorm(config.width, dtype=BF16)
         self.after = nn.RMSNorm(config.width, dtype=BF16)
@@ -173,7 +176,9 @@ class Llama(nn.Module):
     ) -> None:
         super().__init__()
         self.all_logits = all_logits
-        self.train_it, self.again, self.head = train, again, config.width // config.heads
+        self.train_it = train
+        self.again = again
+        self.head = config.width // config.heads
         self.many = tensor > 1
         self.words = nn.Embedding(config.words, config.width, dtype=BF16)
         self.layers = nn.ModuleList(Block(config, precision, train, tensor) for _ in range(config.layers))
@@ -224,11 +229,14 @@ class Classic(nn.Module):
 class _ClassicBlock(nn.Module):
     def __init__(self, config: Config, causal: bool) -> None:
         super().__init__()
-        self.heads, self.causal = config.heads, causal
+        self.heads = config.heads
+        self.causal = causal
         self.qkv = nn.Linear(config.width, 3 * config.width)
         self.out = nn.Linear(config.width, config.width)
-        self.up, self.down = nn.Linear(config.width, config.inner), nn.Linear(config.inner, config.width)
-        self.first, self.second = nn.LayerNorm(config.width), nn.LayerNorm(config.width)
+        self.up = nn.Linear(config.width, config.inner)
+        self.down = nn.Linear(config.inner, config.width)
+        self.first = nn.LayerNorm(config.width)
+        self.second = nn.LayerNorm(config.width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.causal:  # the norm comes first

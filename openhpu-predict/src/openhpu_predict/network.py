@@ -28,7 +28,8 @@ def seconds(op: str, size: float, ranks: Collection[int], device: Device) -> flo
     `size`: bytes of a card's whole tensor, the larger of its input and its output. Ranks lie in nodes one after the
     other. A group of one card communicates nothing, except that `send` and `recv` go to the next rank.
     """
-    op, total = name(op), len(ranks)
+    op = name(op)
+    total = len(ranks)
     nodes = Counter(rank // int(device.node_cards) for rank in ranks)
     inside, outside = device.port_bandwidth * device.ports_per_peer, device.port_bandwidth * device.ports_out
     if op in _PAIRS:
@@ -36,7 +37,8 @@ def seconds(op: str, size: float, ranks: Collection[int], device: Device) -> flo
         return size / bandwidth + latency
     if total < 2:
         return 0.0
-    cards, count = max(nodes.values()), len(nodes)
+    cards = max(nodes.values())
+    count = len(nodes)
     if op == "alltoall":
         out = size * (total - cards) / total / outside + device.node_latency if count > 1 else 0.0
         return max(out, size / total / inside + device.hop_latency if cards > 1 else 0.0)

@@ -1,6 +1,7 @@
 """What an operator does: the kind of its work, its engine, and the size of its matrix products."""
 
 import enum
+import itertools
 import math
 import tomllib
 from collections.abc import Sequence
@@ -124,6 +125,8 @@ def product(func: torch._ops.OpOverload, args: Sequence[Any], outs: Sequence[tor
     if "convolution" in name:
         return [_convolution(args[1], args[0] if args[6] else outs[0])]
     tensors = [one for one in args if isinstance(one, torch.Tensor)]
+    if name == "matmul":
+        return [_shared(tensors[0], tensors[1])]
     first = 1 if name in ("addmm", "baddbmm") else 0
     left = tensors[first]
     out = outs[0]
@@ -139,6 +142,31 @@ def distinct_bytes(tensor: torch.Tensor) -> int:
     """The bytes of a tensor's elements. A dimension that is expanded (stride 0) has one element."""
     sizes = (size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride or not size)
     return math.prod(sizes) * tensor.element_size() if tensor.layout is torch.strided else tensor.nbytes
+
+
+def shares(func: torch._ops.OpOverload, args: Sequence[Any]) -> bool:
+    """Whether a batched matrix product uses matrices of one side several times, as heads that share a key do.
+
+    The MME reads them where they are. PyTorch's composite operator would copy them for each use.
+    """
+    if func.overloadpacket.__name__ != "matmul":
+        return False
+    left, right = args[0], args[1]
+    return min(left.dim(), right.dim()) > 2 and left.shape[:-2] != right.shape[:-2]
+
+
+def _shared(left: torch.Tensor, right: torch.Tensor) -> Product:
+    """A batched matrix product. Along a batch dimension of one side alone, that side has more rows or columns."""
+    batch, rows, columns = 1, int(left.shape[-2]), int(right.shape[-1])
+    sizes = itertools.zip_longest(reversed(left.shape[:-2]), reversed(right.shape[:-2]), fillvalue=1)
+    for one, other in sizes:
+        if other == 1:
+            rows *= int(one)
+        elif one == 1:
+            columns *= int(other)
+        else:
+            batch *= int(one)
+    return batch, rows, columns, int(left.shape[-1])
 
 
 def _convolution(weight: torch.Tensor, pixels: torch.Tensor) -> Product:
@@ -159,9 +187,12 @@ def attention(func: torch._ops.OpOverload, args: Sequence[Any], kwargs: dict[str
     at = names.index("is_causal") if "is_causal" in names else len(args)
     causal = bool(kwargs.get("is_causal", args[at] if at < len(args) else False))
     columns = int(key.shape[-2]) // (2 if causal and query.shape[-2] > 1 else 1)
-    batch, rows, width = math.prod(query.shape[:-2]), int(query.shape[-2]), int(query.shape[-1])
+    batch = math.prod(query.shape[:-2])
+    rows = int(query.shape[-2])
+    width = int(query.shape[-1])
     groups = max(int(query.shape[1]) // max(int(key.shape[1]), 1), 1)  # heads that share a key become rows
-    batch, rows = batch // groups, rows * groups
+    batch //= groups
+    rows *= groups
     pair: list[Product] = [(batch, rows, max(columns, 1), width), (batch, rows, width, max(columns, 1))]
     return [pair[0], *pair, *pair] if backward else pair
 

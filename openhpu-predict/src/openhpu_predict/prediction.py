@@ -117,7 +117,8 @@ def price(
         raise PredictError(f"cards is {cards}; expected {recording.cards}, as many as the script's process group has")
     parameters = parameters or Parameters.fitted()
     begin, end = recording.last_step()
-    nodes, eager = recording.nodes[begin:end], mode == "eager"
+    nodes = recording.nodes[begin:end]
+    eager = mode == "eager"
     if not nodes:
         raise PredictError("nothing ran on the device; expected at least one operator on a tensor")
     kernels = cost.fuse(nodes, recording.blocks, begin, eager)
@@ -138,19 +139,19 @@ def price(
         capacities = {one.name: one.hbm_bytes for one in (load("gaudi2"), load("gaudi3"))}
         plans = needed.plans(max(cards, node), capacities)
     return Prediction(
-        device,
-        nodes,
-        seconds,
-        timeline,
-        needed,
-        _shares(timeline, nodes, lambda node: node.site, site_text),
-        _shares(timeline, nodes, lambda node: node.layer or "outside of layers", str),
-        _unknown(timeline, nodes),
-        cut_seconds,
-        cuts,
-        list(recording.notes),
-        mode,
-        recording.cards or cards,
+        device=device,
+        nodes=nodes,
+        seconds=seconds,
+        timeline=timeline,
+        memory=needed,
+        lines=_shares(timeline, nodes, lambda node: node.site, site_text),
+        layers=_shares(timeline, nodes, lambda node: node.layer or "outside of layers", str),
+        unknown=_unknown(timeline, nodes),
+        cut_seconds=cut_seconds,
+        cuts=cuts,
+        notes=list(recording.notes),
+        mode=mode,
+        cards=recording.cards or cards,
         advice=helps,
         plans=plans,
         warmup=None if eager else warmup(recording, device),

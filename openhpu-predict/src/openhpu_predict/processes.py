@@ -40,7 +40,9 @@ def ranks(cards: int) -> Iterator[None]:
         "MASTER_ADDR": "localhost",
         "MASTER_PORT": 1,
     }
-    start, helper, init = dist.init_process_group, distributed_c10d._new_process_group_helper, DDP.__init__
+    start = dist.init_process_group
+    helper = distributed_c10d._new_process_group_helper
+    init = DDP.__init__
 
     def initialize(*_args: Any, **_kwargs: Any) -> None:
         start("fake", store=fake_pg.FakeStore(), rank=0, world_size=cards)

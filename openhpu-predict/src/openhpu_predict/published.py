@@ -31,10 +31,8 @@ _BUCKET = 128  # tokens; see data/rows.toml
 # ZeRO-1 of a Llama: bytes per parameter that a card's share of the optimizer reads and writes (float32 master weight,
 # two moments and gradient; the first three and the bf16 weight are written).
 _OPTIMIZER_BYTES = 16 + 14
-_BEGIN, _END = (
-    "<!-- published: written by `python -m openhpu_predict.published --page` -->",
-    "<!-- end of published -->",
-)
+_BEGIN = "<!-- published: written by `python -m openhpu_predict.published --page` -->"
+_END = "<!-- end of published -->"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +58,9 @@ class Row:
     all_logits: bool = False  # whether a prefill computes the logits of all positions
 
     def __post_init__(self) -> None:
-        config, tensor, stages = CONFIGS[self.model], ("tensor parallel", self.tensor), ("pipeline", self.pipeline)
+        config = CONFIGS[self.model]
+        tensor = ("tensor parallel", self.tensor)
+        stages = ("pipeline", self.pipeline)
         for number, what, (kind, by) in (
             (self.cards, "cards", tensor),
             (config.heads, "heads", tensor),
@@ -143,7 +143,9 @@ class Traced:
 
     @torch.no_grad()
     def _generate(self) -> None:
-        row, config, model = self.row, CONFIGS[self.row.model], self._model(False)
+        row = self.row
+        config = CONFIGS[self.row.model]
+        model = self._model(False)
         length = math.ceil((row.input + row.output / 2) / _BUCKET) * _BUCKET
         heads = config.key_heads // row.tensor
         dtype = FP8 if row.precision == "fp8" else torch.bfloat16
@@ -200,14 +202,17 @@ def fit(traced: list[Traced]) -> Parameters:
         parameters = Parameters(**tried)
         return sum(math.log(one.result(devices[one.row.device], parameters) / one.row.published) ** 2 for one in traced)
 
-    best, width = loss(values), 0.3
+    best = loss(values)
+    width = 0.3
     while width > 0.005:
         improved = False
         for key in values:
             for factor in (1 - width, 1 + width):
                 tried = {**values, key: min(values[key] * factor, limits[key][1])}
                 if (found := loss(tried)) < best - 1e-9:
-                    best, values, improved = found, tried, True
+                    best = found
+                    values = tried
+                    improved = True
         width = width if improved else width / 2
     return Parameters(**{key: float(f"{value:.3g}") for key, value in values.items()})
 

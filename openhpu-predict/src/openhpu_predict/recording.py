@@ -185,6 +185,12 @@ class Recorder(TorchDispatchMode):
             return NotImplemented  # a DTensor calls the operators of its part, and they come here
         if func.namespace == "prim" or self.within or self.ended:
             return func(*args, **kwargs)
+        # In inference mode operators come whole: `linear` has not become `mm` yet.
+        if func.namespace == "aten" and func._can_decompose() and not operators.shares(func, args):
+            with self:
+                found = func.decompose(*args, **kwargs)
+            if found is not NotImplemented:
+                return found
         return self.call(func, func, args, kwargs)
 
     def call(self, what: Any, func: torch._ops.OpOverload, args: Any, kwargs: Any) -> Any:
@@ -252,19 +258,19 @@ class Recorder(TorchDispatchMode):
             reads, writes = (self._sizes(side) for side in given)
         self.recording.nodes.append(
             Node(
-                name,
-                kind,
-                _dtype(kind, operands, outs),
-                reads,
-                writes,
-                elements,
-                products,
-                access,
-                site,
-                layer,
-                torch._C._current_autograd_node() is not None,
-                self._members(args) if kind is Kind.COLLECTIVE else (0,),
-                "read" if name in _READS or (kind is Kind.HOST_COPY and not written) else "",
+                op=name,
+                kind=kind,
+                dtype=_dtype(kind, operands, outs),
+                reads=reads,
+                writes=writes,
+                elements=elements,
+                products=products,
+                access=access,
+                site=site,
+                layer=layer,
+                backward=torch._C._current_autograd_node() is not None,
+                ranks=self._members(args) if kind is Kind.COLLECTIVE else (0,),
+                cut="read" if name in _READS or (kind is Kind.HOST_COPY and not written) else "",
             )
         )
 
@@ -303,7 +309,8 @@ class Recorder(TorchDispatchMode):
         return known
 
     def _born(self, storage: torch.UntypedStorage, when: int) -> int:
-        key, number = storage._cdata, len(self.recording.blocks)
+        key = storage._cdata
+        number = len(self.recording.blocks)
         self._ids[key] = number
         self.recording.blocks.append(Block(-(-max(storage.nbytes(), 1) // BLOCK) * BLOCK, when))
         weakref.finalize(storage, self._died, key, number).atexit = False
@@ -317,6 +324,12 @@ class Recorder(TorchDispatchMode):
             weakref.finalize(storage, self._ids.pop, storage._cdata, None).atexit = False
             return number
         return self._id(tensor, born=True)
+
+    def takes(self, tensor: torch.Tensor, number: int) -> None:
+        """The tensor's storage is the block `number`, and dies with it."""
+        storage = tensor.untyped_storage()
+        self._ids[storage._cdata] = number
+        weakref.finalize(storage, self._died, storage._cdata, number).atexit = False
 
     def _died(self, key: int, number: int) -> None:
         if self._ids.get(key) == number:

@@ -13,7 +13,7 @@ from openhpu_predict import steps, tracks
 from openhpu_predict.advice import time_text
 from openhpu_predict.devices import load
 from openhpu_predict.errors import PredictError
-from openhpu_predict.prediction import Prediction, model_error, price
+from openhpu_predict.prediction import Prediction, Share, model_error, price
 from openhpu_predict.recording import Recorder, site_text
 
 _ROWS = 10
@@ -98,6 +98,7 @@ def _document(found: Prediction) -> dict[str, Any]:
         lanes[engine].append((begin, begin + length))
     shown = [(engine, _joined(spans, found.seconds * 1e6 / _BOXES)) for engine, spans in lanes.items() if spans]
     head = ("Time", "Share", "Bound by", "MME used", "Where")
+    cuts = [(_short(site_text(site)), timeline.read_lines[site], time_text(cost)) for site, cost in found.cuts.items()]
     return {
         "title": found.title,
         "facts": facts,
@@ -109,33 +110,21 @@ def _document(found: Prediction) -> dict[str, Any]:
         ],
         "lanes": shown,
         "tables": [
-            (
-                title,
-                head,
-                [
-                    (
-                        time_text(one.seconds),
-                        f"{one.part:.1%}",
-                        one.bound,
-                        f"{one.mme_utilisation:.0%}",
-                        _short(one.name),
-                    )
-                    for one in shares[:_ROWS]
-                ],
-            )
-            for title, shares in (("Lines that cost most", found.lines), ("Layers that cost most", found.layers))
-        ]
-        + [
-            (
-                "Reads that cut the step",
-                ("Line", "Times", "Cost"),
-                [
-                    (_short(site_text(site)), timeline.read_lines[site], time_text(cost))
-                    for site, cost in found.cuts.items()
-                ],
-            )
+            ("Lines that cost most", head, [_cells(one) for one in found.lines[:_ROWS]]),
+            ("Layers that cost most", head, [_cells(one) for one in found.layers[:_ROWS]]),
+            ("Reads that cut the step", ("Line", "Times", "Cost"), cuts),
         ],
     }
+
+
+def _cells(share: Share) -> tuple[str, ...]:
+    return (
+        time_text(share.seconds),
+        f"{share.part:.1%}",
+        share.bound,
+        f"{share.mme_utilisation:.0%}",
+        _short(share.name),
+    )
 
 
 def _short(place: str) -> str:

@@ -26,7 +26,8 @@ def counted(
 
     An optimizer's step ends a step; where there is no optimizer, mark_step does.
     """
-    recording, optimizers = recorder.recording, False
+    recording = recorder.recording
+    optimizers = False
 
     def after_optimizer(*_: object) -> None:
         nonlocal optimizers

@@ -32,7 +32,7 @@ def warmup(recording: Recording, device: Device) -> Warmup:
     for number, node in enumerate(recording.nodes, 1):
         part.append(node)
         if node.cut or number == len(recording.nodes):
-            seen.setdefault(tuple(_same(one) for one in part), len(part))
+            seen.setdefault(tuple(same(one) for one in part), len(part))
             part = []
     graphs = recording.graphs_new if recording.graphs_new is not None else len(seen)
     operators = sum(seen.values()) * graphs // max(len(seen), 1)  # the cache may tell more or fewer graphs apart
@@ -40,6 +40,7 @@ def warmup(recording: Recording, device: Device) -> Warmup:
     return Warmup(graphs, operators, operators * each, each, recording.graphs_new is not None)
 
 
-def _same(node: Node) -> Hashable:
+def same(node: Node) -> Hashable:
+    """Two nodes with the same are compiled alike."""
     sizes = tuple(node.reads.values()), tuple(node.writes.values())
     return node.op, node.dtype, node.elements, tuple(node.products), node.access, tuple(node.ranks), sizes

@@ -102,7 +102,10 @@ class Inputs:
 
     def forget(self) -> None:
         """Let go of the tensors of the capture."""
-        self.static, self.tensors, self.weights, self._copied = [], [], [], []
+        self.static = []
+        self.tensors = []
+        self.weights = []
+        self._copied = []
 
     def given(self, args: Sequence[Any]) -> Any:
         """The tensors that take the inputs' place in a later call with `args`; None if those lie otherwise."""

@@ -44,7 +44,8 @@ class Captures:
     def _capture(self, args: Sequence[Any], key: Hashable) -> None:
         """Adds None for operators that a graph can't hold, which run one by one from then on."""
         client.start_compiling()
-        graph, captured = _C.CapturedGraph(), None
+        graph = _C.CapturedGraph()
+        captured = None
         inputs = Inputs(args, frozenset())
         before = _metadata(inputs.static)
         try:

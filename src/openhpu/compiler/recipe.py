@@ -59,7 +59,10 @@ def compile_recipe(
         known = constants.slots(program)
         for path in work.iterdir():
             if path.name not in inductor.FILES and not (keep_sources and path.suffix == ".cpp"):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
         (work / PROGRAM).write_text(program.text)
         manifest = Manifest(
             key=key,

@@ -64,7 +64,10 @@ def main(arguments: Sequence[str]) -> None:
     threading.Thread(target=_listen, args=(connection, jobs, work), daemon=True).start()
 
     take_imports = functools.partial(_import, work)
-    _idly(take_imports) if arguments[2] == "1" else take_imports()
+    if arguments[2] == "1":
+        _idly(take_imports)
+    else:
+        take_imports()
     with contextlib.suppress(ConnectionError):
         connection.send_bytes(b"")
     behind: threading.Thread | None = None

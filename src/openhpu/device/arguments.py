@@ -4,7 +4,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from openhpu import _C
+from openhpu import _C, settings
 from openhpu.device import lifecycle
 
 DeviceArgument: TypeAlias = torch.device | str | int | None
@@ -37,15 +37,22 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
     return index
 
 
-def opened_index(device: Any) -> int:
-    """The index that `device` means, after a device was opened if none was."""
-    lifecycle._lazy_init()
+def asked_index(device: Any) -> int:
+    """The index that `device` means, for a question about it."""
+    lifecycle.ask()
+    return _get_device_index(device, optional=True)
+
+
+def described_index(device: Any) -> int:
+    """The index that `device` means, for a description of the device. A forked child may ask for that, too."""
+    if settings.is_strict():
+        lifecycle.ask()
     return _get_device_index(device, optional=True)
 
 
 def check_index(index: int) -> None:
     """RuntimeError unless a device with this index exists."""
-    lifecycle.configure()
+    lifecycle.configure_if_possible()
     count = _C.device_count()
     if not 0 <= index < count:
         valid = "0" if count == 1 else f"0 to {count - 1}"

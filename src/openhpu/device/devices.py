@@ -7,7 +7,7 @@ import torch
 
 from openhpu import _C, settings
 from openhpu.device import lifecycle
-from openhpu.device.arguments import DeviceArgument, _get_device_index, opened_index
+from openhpu.device.arguments import DeviceArgument, _get_device_index, asked_index, described_index
 
 __all__ = [
     "DeviceProperties",
@@ -49,12 +49,15 @@ def device_count() -> int:
     Unless the environment names modules or their number, it is not above the number of cores. The indices of a Gaudi
     node, 0 to 7, can be used all the same.
     """
-    return lifecycle.configure().count
+    try:
+        return lifecycle.configure().count
+    except settings.SettingError:  # a launcher's process without a module: a script's that uses none may ask
+        return _C.device_count()
 
 
 def current_device() -> int:
     """The index of the current device. Does not open it."""
-    lifecycle.configure()
+    lifecycle.configure_if_possible()
     return _C.current_device()
 
 
@@ -91,7 +94,7 @@ def synchronize(device: DeviceArgument = None) -> None:
 
     Files of graphs that the environment asks for (GRAPH_VISUALIZATION) are written then, too.
     """
-    _C.synchronize(opened_index(device))
+    _C.synchronize(asked_index(device))
     if _C.has_compile_requests():
         from openhpu.compiler.client import dumps
 
@@ -100,7 +103,7 @@ def synchronize(device: DeviceArgument = None) -> None:
 
 def get_device_name(device: DeviceArgument = None) -> str:
     """GAUDI, GAUDI2 or GAUDI3."""
-    _get_device_index(device, optional=True)
+    described_index(device)
     return str(settings.get("OPENHPU_GENERATION")).upper()
 
 
@@ -108,7 +111,7 @@ def get_device_capability(device: DeviceArgument = None) -> str:
     """The version of the driver, as on Gaudi, a string."""
     from openhpu.observe.smi.facts import DRIVER_VERSION
 
-    _get_device_index(device, optional=True)
+    described_index(device)
     return DRIVER_VERSION
 
 
@@ -133,16 +136,14 @@ class DeviceProperties:
 
 
 def get_device_properties(device: DeviceArgument = None) -> DeviceProperties:
-    """The properties of `device`. Does not open it."""
-    index = _get_device_index(device, optional=True)
-    setup = lifecycle.configure()
+    """The properties of `device`. Does not open it: until it is open, `module` is the first one that it would try."""
+    index = described_index(device)
     name = str(settings.get("OPENHPU_GENERATION"))
-    opened = _C.device_sample(index)  # by then it is known which module an index got
     return DeviceProperties(
         name=name.upper(),
         index=index,
-        module=opened[-1] if opened else setup.modules[index if index < len(setup.modules) else 0],
-        total_memory=_C.memory_stats(index)["Limit"] if opened else setup.memory_bytes,
+        module=_C.module_of(index),  # of one that is not open: the first that it would try
+        total_memory=_C.capacity_of(index),
         **_GENERATIONS[name],
     )
 

@@ -1,6 +1,12 @@
-"""From loaded to open: configuring the core from the environment and opening the first device."""
+"""From loaded to open: configuring the core from the environment and opening the first device.
 
+The first memory or work opens a device. The core opens it, and calls `_prepare_to_open` before and
+`_first_device_opened` after that. A question (`ask`) opens none: programs that use no hpu ask, too, through PyTorch.
+"""
+
+import contextlib
 import dataclasses
+import functools
 import os
 import sys
 import threading
@@ -16,9 +22,11 @@ from openhpu.observe import differences, events
 # The core is configured again when one of them changed before a device was opened.
 _DEVICE_VARIABLES = tuple(row.name for row in settings.ROWS if row.when == "first use of a device")
 
-# Functions of higher floors, called once.
+# Functions of higher floors, called once, before the first device is opened.
 before_first_operator: list[Callable[[], None]] = []
 _lock = threading.RLock()
+# A child of a process that prepares on another thread must find it free.
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 _prepared = False
 _configured_from: tuple[str | None, ...] | None = None
 _setup: settings.DeviceSetup | None = None
@@ -53,29 +61,82 @@ def configure(again: bool = False) -> settings.DeviceSetup:
 
 
 def _lazy_init() -> None:
-    """Open the current device, if none is open. PyTorch calls this before it makes an hpu tensor."""
-    global _prepared
-    if _prepared and _C.is_initialized():
+    """PyTorch calls this before it makes an hpu tensor, and before it answers a question about streams or devices.
+
+    It opens nothing, since it can't know which of the two follows: the core opens a device for the tensor. With
+    OPENHPU_STRICT=gaudi a question opens it, too. Raises RuntimeError in a child of a process that had opened a device.
+    """
+    ask()
+
+
+def ask() -> None:
+    """Before the answer to a question: the devices are configured, and none is opened, except with
+    OPENHPU_STRICT=gaudi.
+
+    Raises RuntimeError in a child of a process that had opened a device.
+    """
+    if _C.is_initialized():
         return
     if _C.is_in_bad_fork():
         raise RuntimeError(_BAD_FORK)
+    configure_if_possible()
+    if settings.is_strict():
+        _C.init()
+
+
+def configure_if_possible() -> None:
+    """As `configure`, without its error: a process for which there is no module may ask, and may not open a device."""
+    with contextlib.suppress(settings.SettingError):
+        configure()
+
+
+def _prepare_to_open() -> None:
+    """The core calls this before it opens a device, on the thread that does."""
+    global _prepared
+    if _C.is_initialized():
+        return
     with _lock:
-        if not _prepared:
-            _prepare()
-            _prepared = True
-        if not _C.is_initialized():
-            _C.init()
-            client.ahead()
-            events.publish("device_acquired", {"device": _C.current_device()})
-            imported = "habana_frameworks.torch" in sys.modules or settings.get("PT_HPU_AUTOLOAD") == "1"
-            if mode.is_lazy() and not imported:
-                differences.note("autoload")
+        configure(again=True)
+        if _prepared:
+            return
+        _prepared = True  # what follows may open the device
+        try:
+            _untraced(_prepare)
+        except BaseException:
+            _prepared = False
+            raise
+
+
+def _first_device_opened(index: int) -> None:
+    """The core calls this after it has opened the first device of this process, on the thread that did."""
+    _untraced(functools.partial(_tell, index))
+
+
+def _tell(index: int) -> None:
+    client.ahead()
+    events.publish("device_acquired", {"device": index})
+    imported = "habana_frameworks.torch" in sys.modules or settings.get("PT_HPU_AUTOLOAD") == "1"
+    if mode.is_lazy() and not imported:
+        differences.note("autoload")
+
+
+def _untraced(function: Callable[[], None]) -> None:
+    """Call it. The core may be in the middle of a function that torch.compile has compiled, and Dynamo would compile
+    what is called there."""
+    if "torch._dynamo" in sys.modules:
+        function = torch.compiler.disable(function)
+    function()
+
+
+def prepare() -> None:
+    """Set-up before the first operator runs, for what needs the mode and opens a device only later."""
+    if _C.is_in_bad_fork():
+        raise RuntimeError(_BAD_FORK)
+    _prepare_to_open()
 
 
 def _prepare() -> None:
-    """Set-up before the first operator runs."""
     mode.fix()
-    configure(again=True)
     _C.set_num_threads(torch.get_num_threads())
     _C.set_lenient_indices(settings.get("OPENHPU_OUT_OF_RANGE") == "gaudi")
     product_rule.choose()
@@ -88,19 +149,26 @@ def _prepare() -> None:
 
 def _follow_gaudis_numbers() -> None:
     """Which numbers the device keeps, and which copies to it are refused or noted; see docs/differences.md."""
-    strict, wide = settings.is_strict(), "PT_ENABLE_INT64_SUPPORT"
+    strict = settings.is_strict()
+    wide = "PT_ENABLE_INT64_SUPPORT"
     first = settings.get("OPENHPU_GENERATION") == "gaudi"
     keeps = settings.get(wide) if settings.is_set(wide) else not mode.is_lazy() and not first
     exact = settings.get("OPENHPU_INT64") == "exact" if settings.is_set("OPENHPU_INT64") else keeps or not strict
     _C.set_narrow_int64(not exact)
-    refused = 2 if strict else 1
-    _C.set_e4m3(refused if settings.get("OPENHPU_GENERATION") == "gaudi2" else 0)
-    _C.set_out_of_range_copies(0 if keeps or (strict and exact) else refused, refused)
+    if settings.get("OPENHPU_GENERATION") != "gaudi2":
+        _C.set_e4m3(_C.E4m3.PYTORCH)
+    else:
+        _C.set_e4m3(_C.E4m3.GAUDI2 if strict else _C.E4m3.NOTE)
+    wider = _C.OutOfRangeCopies.REFUSE if strict else _C.OutOfRangeCopies.NOTE
+    kept = keeps or (strict and exact)
+    _C.set_out_of_range_copies(integers=_C.OutOfRangeCopies.PASS if kept else wider, floats=wider)
 
 
 def init() -> None:
-    """Open the current device. Not needed: the first use does it."""
-    _lazy_init()
+    """Open the current device. Not needed: the first memory or work does it."""
+    if _C.is_in_bad_fork():
+        raise RuntimeError(_BAD_FORK)
+    _C.init()
 
 
 def is_initialized() -> bool:

@@ -7,7 +7,7 @@ import torch
 from openhpu import _C, settings
 from openhpu._machine import device_memory
 from openhpu.device import lifecycle
-from openhpu.device.arguments import DeviceArgument, _get_device_index, opened_index
+from openhpu.device.arguments import DeviceArgument, _get_device_index, asked_index
 from openhpu.device.memory_history import _dump_snapshot, _record_memory_history, _snapshot  # noqa: F401
 from openhpu.observe.smi import publisher
 
@@ -47,7 +47,7 @@ _SIZES = frozenset({"Limit", "InUse", "MaxInUse", "MaxAllocSize"})
 def memory_stats(device: DeviceArgument = None) -> dict[str, int]:
     """The ten statistics of Gaudi's memory manager: Limit, InUse, MaxInUse and MaxAllocSize in bytes, NumAllocs,
     NumFrees, ActiveAllocs, TotalSystemAllocs, TotalSystemFrees and TotalActiveAllocs as counts."""
-    return _C.memory_stats(opened_index(device))
+    return _C.memory_stats(asked_index(device))
 
 
 def _stat(key: str, device: DeviceArgument) -> int:
@@ -60,9 +60,9 @@ def _get_hlml_shared_object_name(device: DeviceArgument = None) -> str:
     """The name of the shared object in /dev/shm that says how much of the device's memory this process uses.
 
     Three unsigned 64-bit numbers: version (1), seconds since 1970, bytes in use; renewed twice a second. Empty where
-    OPENHPU_SMI_FOLDER=off, or where the folder can't be written.
+    OPENHPU_SMI_FOLDER=off, or where the folder can't be written. The object exists from the first memory or work on.
     """
-    return publisher.hlml_name(opened_index(device))
+    return publisher.hlml_name(asked_index(device))
 
 
 def memory_allocated(device: DeviceArgument = None) -> int:
@@ -102,7 +102,8 @@ def mem_get_info(device: DeviceArgument = None) -> tuple[int, int]:
     of what the machine has now.
     """
     stats = memory_stats(device)
-    free, ranks = stats["Limit"] - stats["InUse"], _ranks_of_this_machine()
+    free = stats["Limit"] - stats["InUse"]
+    ranks = _ranks_of_this_machine()
     if ranks > 1 and not settings.get("OPENHPU_MEMORY_GB"):
         free = min(free, device_memory() // ranks)
     return free, stats["Limit"]

@@ -4,13 +4,20 @@ The names are those of torch.cuda.memory; the document is the one that `torch.cu
 """
 
 import pickle
+from collections import defaultdict
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from openhpu import _C
 from openhpu.device.arguments import DeviceArgument, _get_device_index
 
 _MOST = 1 << 20
+
+
+class _Block(NamedTuple):
+    address: int
+    size: int
+    line: tuple[str, int]
 
 
 def _record_memory_history(
@@ -46,11 +53,11 @@ def _snapshot(device: DeviceArgument = None) -> dict[str, Any]:
         event = {"addr": address, "size": size, "stream": 0, "time_us": time_us, "frames": _frames(line)}
         for action in ("free_requested", "free_completed") if freed else ("alloc",):
             traces[index].append({"action": action, **event})
-    segments = [
-        _segment(index, [block[1:] for block in blocks if block[0] == index])
-        for index in range(_C.device_count())
-        if only in (None, index) and any(block[0] == index for block in blocks)
-    ]
+    blocks_of: defaultdict[int, list[_Block]] = defaultdict(list)
+    for index, address, size, line in blocks:
+        if only in (None, index):
+            blocks_of[index].append(_Block(address, size, line))
+    segments = [_segment(index, alive) for index, alive in sorted(blocks_of.items())]
     return {"segments": segments, "device_traces": traces, "allocator_settings": {}, "external_annotations": []}
 
 
@@ -64,7 +71,7 @@ def _frames(line: tuple[str, int]) -> list[dict[str, Any]]:
     return [{"filename": file, "line": number, "name": Path(file).stem}] if number else []
 
 
-def _segment(index: int, blocks: list[tuple[int, int, tuple[str, int]]]) -> dict[str, Any]:
+def _segment(index: int, blocks: list[_Block]) -> dict[str, Any]:
     """The range of memory of a device's blocks, with the gaps between them."""
     blocks = sorted(blocks)
     begin = blocks[0][0]

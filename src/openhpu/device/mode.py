@@ -62,7 +62,9 @@ def check() -> None:
 
 def name() -> str | None:
     """eager or lazy, None as long as it has not been read."""
-    return None if _requested is None else "lazy" if _requested == "1" else "eager"
+    if _requested is None:
+        return None
+    return "lazy" if _requested == "1" else "eager"
 
 
 def is_lazy() -> bool:

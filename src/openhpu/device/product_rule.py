@@ -14,8 +14,6 @@ import torch
 from torch import Tensor
 
 from openhpu import _C, settings
-from openhpu.compiler.client.disk_cache import user_cache
-from openhpu.compiler.client.identity import vector_isa
 from openhpu.settings import folders
 
 NEVER = 2**63 - 1
@@ -33,7 +31,7 @@ _GAIN = 1.03  # what oneDNN has to gain
 
 def file() -> Path:
     """The file of the calibration."""
-    return user_cache() / "products.json"
+    return folders.user_cache() / "products.json"
 
 
 def choose() -> None:
@@ -68,6 +66,8 @@ def calibrate() -> dict[str, int]:
 
 
 def _machine() -> str:
+    from openhpu.compiler.client.identity import vector_isa  # imports a part of the compiler
+
     return f"{vector_isa()} {torch.__version__} {torch.get_num_threads()}"
 
 

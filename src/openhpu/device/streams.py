@@ -9,7 +9,7 @@ import torch
 
 from openhpu import _C
 from openhpu.device import lifecycle
-from openhpu.device.arguments import DeviceArgument, _get_device_index, opened_index
+from openhpu.device.arguments import DeviceArgument, _get_device_index, asked_index
 
 __all__ = [
     "Event",
@@ -49,7 +49,8 @@ class Event(torch.Event, metaclass=_EventType):
         interprocess: bool = False,
         device: DeviceArgument = None,
     ) -> torch.Event:
-        at, kind = torch.device("hpu", opened_index(device)), torch.Event if cls is Event else cls
+        at = torch.device("hpu", asked_index(device))
+        kind = torch.Event if cls is Event else cls
         return torch.Event.__new__(kind, at, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess)
 
 
@@ -61,7 +62,7 @@ class Stream(torch.Stream):
     """
 
     def __new__(cls, device: DeviceArgument = None, priority: int = 0, **existing: int) -> Self:
-        lifecycle._lazy_init()
+        lifecycle.ask()
         if existing:
             existing.setdefault("device_type", _HPU_TYPE)
             return super().__new__(cls, priority=priority, **existing)
@@ -95,7 +96,7 @@ class StreamContext:
     def __enter__(self) -> None:
         if self.stream is None:
             return
-        lifecycle._lazy_init()
+        lifecycle.ask()
         current = torch.accelerator.current_stream()
         self._before = [current]
         if self.stream.device_index != current.device_index:
@@ -126,7 +127,7 @@ def set_stream(stream: torch.Stream | None) -> None:
 
 def current_stream(device: DeviceArgument = None) -> Stream:
     """The stream that operators of this thread are submitted to on `device`."""
-    lifecycle._lazy_init()
+    lifecycle.ask()
     where = None if device is None else torch.device("hpu", _get_device_index(device, optional=True))
     found = torch.accelerator.current_stream(where)
     key = found.stream_id, found.device_index

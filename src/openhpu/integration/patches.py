@@ -25,6 +25,8 @@ only while it makes a recipe. The replacements are in `compiler/inductor`:
   branch. Inductor's own marks cost an allocation each.
 - `CppKernel.store` and `CppVecKernel.store` write at indices from a tensor, but not at an index below zero. Loops that
   add there run on one thread: `CppKernel.decide_parallel_depth` and `OuterLoopFusedKernel.decide_parallel_depth`.
+- `lowering.mutate_to` lets a loop overwrite a buffer that the same loop reads at other places, where the source is a
+  view of a result.
 - `cpp.stride_at_vec_range` simplifies each index with SymPy. For a sum of variables with constant factors, the patch
   takes the factor.
 - `post_grad.is_gpu` decides whether generated code may add a bias instead of the product's library.

@@ -166,7 +166,8 @@ def _dtype_for(lists: _Lists, func: Any, args: Any, kwargs: Any) -> torch.dtype 
     name = full.strip("_")
     in_place = full.endswith("_") and not full.endswith("__")
     if full.startswith("__i") and name[1:] in ("add", "sub", "mul", "truediv", "matmul", "pow", "floordiv"):
-        in_place, name = True, name[1:]
+        in_place = True
+        name = name[1:]
     name = _SPELLINGS.get(name, name)
     if name in _NEVER or full in ("__get__", "__set__"):
         return None

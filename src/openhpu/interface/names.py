@@ -34,7 +34,8 @@ def deprecated(old: str, new: str) -> Callable[[Function], Function]:
             warnings.warn(f"{old} is deprecated; use {new}", FutureWarning, stacklevel=2)
             return function(*args, **kwargs)
 
-        call.__name__, call.__doc__ = old.rpartition(".")[2], f"Deprecated: use {new}."
+        call.__name__ = old.rpartition(".")[2]
+        call.__doc__ = f"Deprecated: use {new}."
         return call  # type: ignore[return-value]
 
     return under_old_name

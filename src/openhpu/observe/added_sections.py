@@ -8,7 +8,8 @@ import sys
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
-_GROUP, _NAME = "openhpu.sections", "predict"
+_GROUP = "openhpu.sections"
+_NAME = "predict"
 
 
 class SectionError(ValueError):
@@ -40,7 +41,10 @@ def make(request: str) -> Section:
         except Exception as error:
             raise SectionError(f"OPENHPU_PREDICT={request}: {error}") from error
         return section
-    raise SectionError(f"OPENHPU_PREDICT={request} needs the distribution openhpu-predict, which is not installed")
+    raise SectionError(
+        f"OPENHPU_PREDICT={request} needs the distribution openhpu-predict, which is not installed; in a clone of "
+        "OpenHPU: pip install ./openhpu-predict"
+    )
 
 
 _started: list[Section] = []
@@ -54,6 +58,11 @@ def start(request: str) -> None:
         _started.append(section)
     except Exception as error:
         print(f"openhpu: {error}", file=sys.stderr)
+
+
+def add(section: Section) -> None:
+    """A section of this process that needs no start."""
+    _started.append(section)
 
 
 def documents(complete: bool) -> list[dict[str, Any]]:

@@ -29,6 +29,12 @@ def home() -> Path:
         return Path(tempfile.gettempdir()) / f"openhpu-{os.getuid()}"
 
 
+def user_cache() -> Path:
+    """The user's folder for files that can be made again."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if os.path.isabs(base) else home() / ".cache") / "openhpu"
+
+
 def opened(path: Path, flags: int) -> int:
     """A descriptor of the regular file `path`. Raises OSError for a device, and a pipe, at which it would wait."""
     file = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)

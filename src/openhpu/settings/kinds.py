@@ -6,8 +6,10 @@ Kind = Literal["bool", "int", "float", "text", "choice", "choice list", "int lis
 
 MAX_MODULES = 64  # of a machine, and devices of a process: kMaxDevices of the core
 
-_TRUE = frozenset({"1", "true", "yes", "on", "t", "y"})
-_FALSE = frozenset({"0", "false", "no", "off", "f", "n", ""})
+_BOOLS = {
+    **dict.fromkeys(("1", "true", "yes", "on", "t", "y"), True),
+    **dict.fromkeys(("0", "false", "no", "off", "f", "n", ""), False),
+}
 
 
 class SettingError(ValueError):
@@ -82,7 +84,7 @@ class Setting(NamedTuple):
             return text
         if self.kind == "bool":
             lowered = text.lower()
-            return True if lowered in _TRUE else False if lowered in _FALSE else None
+            return _BOOLS.get(lowered)
         if self.kind == "choice":
             return text if text in self.choices else None
         if self.kind == "choice list":
@@ -107,7 +109,9 @@ class Setting(NamedTuple):
         """A value as one would write it in a shell."""
         if isinstance(value, tuple):
             return ",".join(map(str, value))
-        return f"{value:x}" if self.kind == "mask" else str(int(value) if isinstance(value, bool) else value)
+        if self.kind == "mask":
+            return f"{value:x}"
+        return str(int(value) if isinstance(value, bool) else value)
 
     def show_default(self) -> str:
         """The default as one would write it in a shell."""

@@ -24,7 +24,18 @@ def _row(columns: list[str]) -> Setting:
     name, kind, default, allowed, strict, when, meaning, *option = columns
     choices = tuple(allowed.split(",")) if kind.startswith("choice") else ()
     low, high = (int(n) if n else None for n in ("" if choices else allowed).partition("..")[::2])
-    row = Setting(name, cast("Kind", kind), None, when, meaning, bool(when), choices, low, high, *option)
+    row = Setting(
+        name=name,
+        kind=cast("Kind", kind),
+        default=None,
+        when=when,
+        meaning=meaning,
+        effective=bool(when),
+        choices=choices,
+        low=low,
+        high=high,
+        option=option[0] if option else "",
+    )
     value = row.parse(default) if default or kind in _EMPTY_IS_A_VALUE else None
     return row._replace(default=value, strict=row.parse(strict) if strict else None)
 

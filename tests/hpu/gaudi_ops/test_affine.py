@@ -64,7 +64,9 @@ def test_per_channel(native, dtype, axis, one):
         return y, ops.dequantize_per_channel(y, scales, zeros, axis, *BOUNDS[dtype], dtype, out_dtype=torch.bfloat16)
 
     y, back = native(both, x, scales, zeros)
-    columns = (scales[:, None], zeros if one else zeros[:, None]) if axis == 0 else (scales, zeros)
+    columns = (scales, zeros)
+    if axis == 0:
+        columns = (scales[:, None], zeros if one else zeros[:, None])
     expected = formula(x, *columns, dtype)
     assert torch.equal(bits(y), bits(expected))
     assert torch.equal(back, ((expected.float() - columns[1]) * columns[0]).to(torch.bfloat16))

@@ -22,7 +22,11 @@ def test_forward(native, name, case):
     is_causal = case in ("causal", "grouped")
     given = (q, k, v, mask, 0.0, 0.3, is_causal, "None", None, "left")
     out, probabilities, keep = native(getattr(ops, name), *given)
-    seen = mask if case == "bool" else torch.ones(5, 6, dtype=torch.bool).tril() if is_causal else None
+    seen = None
+    if case == "bool":
+        seen = mask
+    elif is_causal:
+        seen = torch.ones(5, 6, dtype=torch.bool).tril()
     *expected, _ = exact_attention(q, k, v, 0.3, seen=seen, added=mask if case == "added" else 0.0)
     torch.testing.assert_close([out.double(), probabilities.double()], expected, rtol=1e-5, atol=1e-6)
     assert keep.numel() == 0
@@ -50,8 +54,22 @@ def test_backward_from_probabilities(native, p, key_heads):
     grad = torch.randn(q.shape)
 
     def work(q, k, v, grad):
-        out, probabilities, keep = ops.sdpa_fwd(q, k, v, None, p, 0.3, True, "None", None, "left")
-        return keep, ops.sdpa_bwd(grad, q, k, v, probabilities, keep, True, p, 0.3, out)
+        out, probabilities, keep = ops.sdpa_fwd(
+            q=q,
+            k=k,
+            v=v,
+            attention_mask=None,
+            p=p,
+            scale=0.3,
+            is_causal=True,
+            softmax_mode="None",
+            valid_seq_len=None,
+            seq_padding_type="left",
+        )
+        grads = ops.sdpa_bwd(
+            grad=grad, q=q, k=k, v=v, P=probabilities, dm=keep, is_causal=True, p=p, scale=0.3, fwd_out=out
+        )
+        return keep, grads
 
     keep, grads = native(work, q, k, v, grad)
     expected = reference_gradients(q, k, v, grad, keep, p)
@@ -67,7 +85,21 @@ def test_backward_by_recomputation(everywhere, p):
         arguments = (None, p, 0.3, True)
         out, m, linv, used = ops.sdpa_recomp_fwd_dropout_seed(seed, q, k, v, *arguments, True, "None", None, "left")
         kept = ops.sdpa_fwd_dropout_seed(seed, q, k, v, *arguments, "None", None, "left")
-        grads = ops.sdpa_recomp_bwd(grad, q, k, v, None, m, linv, used, True, p, 0.3, "None", out)
+        grads = ops.sdpa_recomp_bwd(
+            grad=grad,
+            q=q,
+            k=k,
+            v=v,
+            attention_mask=None,
+            m=m,
+            linv=linv,
+            seed=used,
+            is_causal=True,
+            p=p,
+            scale=0.3,
+            softmax_mode="None",
+            fwd_out=out,
+        )
         return out, kept[0], kept[2], grads
 
     out, same, keep, grads = everywhere(work, q, k, v, grad, seed)
@@ -84,4 +116,5 @@ def test_bfloat16_is_rounded_once_and_autocast_lowers():
     assert ((out.cpu().double() - expected).abs() <= 2**-8 * expected.abs() + 1e-6).all()
     with torch.autocast("hpu"):
         lowered = ops.sdpa_fwd(q.to("hpu").float(), k.to("hpu").float(), v.to("hpu").float(), *arguments)[0]
-    assert lowered.dtype is torch.bfloat16 and torch.equal(lowered, out)
+    assert lowered.dtype is torch.bfloat16
+    assert torch.equal(lowered, out)

@@ -29,11 +29,15 @@ def test_sparse_steps_are_those_of_dense_optimizers(native, kind):
     parameter = torch.nn.Parameter(weights.double()[rows[:3]])
     parameter.grad = grads[:3].double()
     if kind == "adagrad":
-        optimizer, name = torch.optim.Adagrad([parameter], lr=0.1), "sum"
-        operator, more = ops.habanaOptimizerSparseAdagrad, ()
+        optimizer = torch.optim.Adagrad([parameter], lr=0.1)
+        name = "sum"
+        operator = ops.habanaOptimizerSparseAdagrad
+        more = ()
     else:
-        optimizer, name = torch.optim.SGD([parameter], 0.1, 0.9, nesterov=kind == "nesterov"), "momentum_buffer"
-        operator, more = ops.habanaOptimizerSparseSgd, (0.9, kind == "nesterov")
+        optimizer = torch.optim.SGD([parameter], 0.1, 0.9, nesterov=kind == "nesterov")
+        name = "momentum_buffer"
+        operator = ops.habanaOptimizerSparseSgd
+        more = (0.9, kind == "nesterov")
     optimizer.state[parameter][name] = moments.double()[rows[:3]]
     optimizer.step()
     expected, expected_moments = weights.double(), moments.double()
@@ -54,7 +58,8 @@ def test_features_are_permuted(everywhere, weighted):
     name, more = ("", [weights]) if weighted else ("_without_weights", [])
     operator = getattr(ops, "habana_permute_2D_sparse_data" + name)
     new, permuted, *rest = everywhere(operator, order, lengths, indices, *more)
-    assert torch.equal(new, lengths[order]) and torch.equal(permuted, expected)
+    assert torch.equal(new, lengths[order])
+    assert torch.equal(permuted, expected)
     if weighted:
         assert torch.equal(rest[0], weights[expected // 10])
 
@@ -64,7 +69,8 @@ def test_segments_are_permuted_and_expanded(native):
     new, permuted = native(
         ops.habana_permute_1D_sparse_data_without_weights, order, lengths, torch.tensor([10, 11, 20, 21, 22, 30])
     )
-    assert new.tolist() == [3, 1, 2] and permuted.tolist() == [20, 21, 22, 30, 10, 11]
+    assert new.tolist() == [3, 1, 2]
+    assert permuted.tolist() == [20, 21, 22, 30, 10, 11]
     ends = torch.tensor([0, 2, 5, 6]), torch.tensor([0, 3, 4, 6])
     source = native(ops.habana_expand_into_jagged_permute, order, *ends, 6)
     assert source.tolist() == [2, 3, 4, 5, 0, 1]
@@ -73,7 +79,9 @@ def test_segments_are_permuted_and_expanded(native):
 def test_bad_indices_become_zero_and_are_counted(native):
     given = [torch.tensor(x) for x in ([1, 9, -1, 3, 2], [0, 2, 3, 5, 9], [0], [5, 3])]
     indices, offsets, warning = native(ops.habana_bounds_check_indices, *given, 1, None)
-    assert indices.tolist() == [1, 0, 0, 0, 2] and warning.tolist() == [3] and offsets.tolist() == [0, 2, 3, 5, 5]
+    assert indices.tolist() == [1, 0, 0, 0, 2]
+    assert warning.tolist() == [3]
+    assert offsets.tolist() == [0, 2, 3, 5, 5]
 
 
 def test_columns_of_features(native):

@@ -20,13 +20,16 @@ def test_infinities_become_the_largest_number_and_nan_stays(native):
     x = torch.tensor([float("inf"), float("-inf"), float("nan")])
     for dtype, limit in ((E4M3, 240.0), (E5M2, 57344.0)):
         y = native(lambda x, dtype=dtype: ops.cast_to_fp8_v2(x, dtype=dtype)[0], x).float()
-        assert y[:2].tolist() == [limit, -limit] and y[2].isnan()
+        assert y[:2].tolist() == [limit, -limit]
+        assert y[2].isnan()
 
 
 def test_the_maximum_is_that_of_the_input(everywhere):
     x = torch.tensor([[1.0, -7.5], [3.0, 2.0]], dtype=torch.bfloat16)
     y, amax = everywhere(lambda x, s: ops.cast_to_fp8_v2(x, s, False, True, E4M3), x, torch.tensor([2.0]))
-    assert amax.item() == 7.5 and amax.dtype is torch.float32 and amax.shape == ()
+    assert amax.item() == 7.5
+    assert amax.dtype is torch.float32
+    assert amax.shape == ()
     assert y.float().tolist() == [[2.0, -15.0], [6.0, 4.0]]
 
 
@@ -43,7 +46,8 @@ def test_the_maximum_is_that_of_the_input(everywhere):
     ],
 )
 def test_one_scale_for_each_channel(everywhere, shape, channels, beside, dtype):
-    x, scale = torch.randn(shape).to(dtype), torch.rand(channels) + 0.5
+    x = torch.randn(shape).to(dtype)
+    scale = torch.rand(channels) + 0.5
     y = everywhere(lambda x, s: ops.cast_to_fp8_v2(x, s, False, False, E4M3)[0], x, scale)
     assert torch.equal(y.float(), (x * scale.to(dtype).reshape(beside)).to(E4M3).float())
     again = everywhere(lambda y, s: ops.cast_from_fp8(y, s, dtype), y, scale)
@@ -52,12 +56,14 @@ def test_one_scale_for_each_channel(everywhere, shape, channels, beside, dtype):
 
 @pytest.mark.parametrize("as_number", [False, True])
 def test_a_cast_of_bfloat16_multiplies_in_bfloat16(everywhere, as_number):
-    x, scale = torch.randn(64, 64).to(torch.bfloat16), 1 / 0.0222
+    x = torch.randn(64, 64).to(torch.bfloat16)
+    scale = 1 / 0.0222
     expected = (x * torch.tensor(scale, dtype=torch.bfloat16)).to(E4M3)
     wide = (x.float() * scale).to(E4M3)
     given = scale if as_number else torch.tensor(scale, device="hpu")
     y = everywhere(lambda x: ops.cast_to_fp8_v2(x, given, False, False, E4M3)[0], x)
-    assert torch.equal(y.float(), expected.float()) and not torch.equal(y.float(), wide.float())
+    assert torch.equal(y.float(), expected.float())
+    assert not torch.equal(y.float(), wide.float())
 
 
 def test_a_product_in_bfloat16_is_rounded_before_its_scales(native):
@@ -66,7 +72,8 @@ def test_a_product_in_bfloat16_is_rounded_before_its_scales(native):
     product = a.double() @ b.double().t()
     expected = product.to(torch.bfloat16) * (rows * columns).to(torch.bfloat16)
     y = native(ops.fp8_gemm_v2, a, False, b, True, None, torch.bfloat16, rows, columns)
-    assert torch.equal(y, expected) and not torch.equal(y, (product * rows * columns).to(torch.bfloat16))
+    assert torch.equal(y, expected)
+    assert not torch.equal(y, (product * rows * columns).to(torch.bfloat16))
 
 
 def test_stochastic_rounding_is_right_in_the_mean(native):
@@ -75,7 +82,8 @@ def test_stochastic_rounding_is_right_in_the_mean(native):
             x = torch.full((40000,), value)
             y = native(partial(ops.cast_to_fp8_v2, stochastic_rounding=True, dtype=dtype), x)[0].double()
             around = numbers(dtype, 57344.0)
-            below, above = around[around <= value].max(), around[around > value].min()
+            below = around[around <= value].max()
+            above = around[around > value].min()
             assert set(y.unique().tolist()) == {below.item(), above.item()}
             deviation = (above - below) / 2 / 40000**0.5
             assert abs(y.mean() - value) < 5 * deviation
@@ -126,7 +134,20 @@ def test_a_product_with_everything(everywhere, batch):
     d, bias = torch.randn(*batch, 5, 4), torch.randn(4)
     rows, columns = torch.rand(5) + 0.5, torch.rand(4) + 0.5
     expected = (a.double() @ b.double().t()) * rows.double()[:, None] * columns.double() + bias.double() + d.double()
-    y = everywhere(ops.fp8_gemm_v2, a, False, b, True, d, torch.bfloat16, rows, columns, bias, True, [4, 1])
+    y = everywhere(
+        ops.fp8_gemm_v2,
+        A=a,
+        trans_A=False,
+        B=b,
+        trans_B=True,
+        D=d,
+        out_dtype=torch.bfloat16,
+        A_scale_inv=rows,
+        B_scale_inv=columns,
+        bias=bias,
+        accumulate=True,
+        B_scale_shape=[4, 1],
+    )
     assert y.dtype is torch.bfloat16
     assert torch.equal(y, expected.to(torch.bfloat16)) or (y.double() - expected).abs().max() < 2**-7 * expected.max()
 
@@ -136,7 +157,19 @@ def test_a_product_into_a_tensor_and_under_autocast(native):
 
     def into(a, b):
         out = torch.empty(5, 4, device=a.device)
-        ops.fp8_gemm(a, False, b, False, torch.ones_like(out), torch.float32, None, None, None, True, out)
+        ops.fp8_gemm(
+            A=a,
+            trans_A=False,
+            B=b,
+            trans_B=False,
+            D=torch.ones_like(out),
+            out_dtype=torch.float32,
+            A_scale_inv=None,
+            B_scale_inv=None,
+            bias=None,
+            accumulate=True,
+            out=out,
+        )
         with torch.autocast("hpu"):  # which changes no dtype of fp8
             return out - 1, ops.fp8_gemm_v2(a, False, b, False, None, torch.float32)
 
@@ -146,8 +179,10 @@ def test_a_product_into_a_tensor_and_under_autocast(native):
 
 @pytest.mark.parametrize("groups", [1, 2])
 def test_a_convolution(native, everywhere, groups):
-    x, w = (torch.randn(2, 4, 6, 5) * 9).to(E4M3), (torch.randn(6, 4 // groups, 3, 3) * 9).to(E4M3)
-    bias, scale = torch.randn(6), torch.rand(6) + 0.5
+    x = (torch.randn(2, 4, 6, 5) * 9).to(E4M3)
+    w = (torch.randn(6, 4 // groups, 3, 3) * 9).to(E4M3)
+    bias = torch.randn(6)
+    scale = torch.rand(6) + 0.5
     exact = torch.nn.functional.conv2d(x.double(), w.double(), None, (1, 2), 1, 1, groups)
     exact = exact * 0.25 * scale.double()[:, None, None] + bias.double()[:, None, None]
     given = (x, w, bias, (1, 2), (1, 1), (1, 1), groups, torch.float32, torch.tensor(0.25), scale)
@@ -163,7 +198,8 @@ def test_softmax_and_sum(everywhere):
         return ops.softmax_fp8(x, -1, 0.5, 128.0, 3.0, added), ops.softmax_fp8(x, -1, None, None, None, added)
 
     quantized, plain = everywhere(work, x, added)
-    assert quantized.dtype is E4M3 and plain.dtype is torch.bfloat16
+    assert quantized.dtype is E4M3
+    assert plain.dtype is torch.bfloat16
     assert (quantized.double() - exact * 128).abs().max() <= 8
     torch.testing.assert_close(plain.double(), torch.softmax(x.double() + added.double(), -1), rtol=1e-2, atol=1e-3)
     y = x.to(E4M3)
@@ -227,7 +263,8 @@ def test_sums_are_exact(native, dtype, out_dtype, dim, keepdim):
     y = native(lambda x: ops.sum_fp8(x, dim, keepdim, out_dtype), x)
     expected = x.double().sum() if dim is None and not keepdim else x.double().sum(dim, keepdim)
     expected = expected.float().to(out_dtype or dtype)
-    assert y.dtype is expected.dtype and torch.equal(y.float(), expected.float())
+    assert y.dtype is expected.dtype
+    assert torch.equal(y.float(), expected.float())
 
 
 FORMS = {
@@ -258,7 +295,9 @@ def test_scaled_mm_is_the_product_of_the_dequantised_operands(everywhere, form, 
     powers = [f * 2.0 ** (torch.arange(size if rows else 1) % 4) for f, size in ((0.5, m), (0.25, n))]
     left, right = (t.reshape(row["shape"]) for t in powers)
     wide = out_dtype in (torch.float32, torch.float16)
-    bias = torch.randn(n).to(out_dtype if wide else torch.bfloat16) if biased else None
+    bias = None
+    if biased:
+        bias = torch.randn(n).to(out_dtype if wide else torch.bfloat16)
     result, fast = row.get("scale_result"), row.get("use_fast_accum", False)
     scales = left, right.t() if rows else right, bias, None if result is None else torch.tensor(result)
     y = everywhere(torch._scaled_mm, a, b.t(), *scales, out_dtype, fast)

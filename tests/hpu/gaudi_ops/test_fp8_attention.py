@@ -39,7 +39,8 @@ def test_forward(everywhere, name):
     exact, held, out, _ = formula(q, k, v)
     given = (q, k, v, None, 0.0, 0.3, True, "None", *map(torch.tensor, FACTORS), True, None, "left")
     result, probabilities, keep, amax = everywhere(getattr(ops, name), *given)
-    assert result.dtype is probabilities.dtype is E4M3 and keep.numel() == 0
+    assert result.dtype is probabilities.dtype is E4M3
+    assert keep.numel() == 0
     close(probabilities, held)
     close(result, rounded(out * 4))
     torch.testing.assert_close(amax.double(), exact.max(), rtol=1e-6, atol=0)
@@ -52,7 +53,8 @@ def test_recomputable_forward_with_numbers_as_scales(native, name):
     given = (q, k, v, None, 0.0, 0.3, True, False, "fast", *FACTORS, True, True, None, "left")
     result, maximum, reciprocal, seed, amax_s, amax_o = native(getattr(ops, name), *given)
     close(result, rounded(out * 4))
-    assert maximum.shape == reciprocal.shape == (2, 4, 5, 1) and seed.numel() == 0
+    assert maximum.shape == reciprocal.shape == (2, 4, 5, 1)
+    assert seed.numel() == 0
     torch.testing.assert_close((amax_s.double(), amax_o.double()), (exact.max(), out.abs().max()), rtol=2e-2, atol=0)
 
 
@@ -67,17 +69,46 @@ def test_without_scales_it_measures_in_bfloat16(native):
     torch.testing.assert_close((amax_s.double(), amax_o.double()), largest, rtol=1e-2, atol=0)
 
 
+FORWARD_SCALES = ("d_scale_q", "d_scale_k", "d_scale_v", "q_scale_s", "q_scale_o", "d_scale_s")
+BACKWARD_SCALES = (
+    "d_scale_q",
+    "d_scale_k",
+    "d_scale_v",
+    "d_scale_s",
+    "d_scale_do",
+    "d_scale_ds",
+    "q_scale_s",
+    "q_scale_ds",
+)
+
+
 @pytest.mark.parametrize("p", [0.0, 0.3])
 def test_backward(native, p):
     q, k, v = inputs()
     grad = torch.randn(2, 4, 5, 8).to(E4M3)
 
     def work(q, k, v, grad, seed):
-        none = [None] * 6
+        operands = {"q": q, "k": k, "v": v, "is_causal": True, "p": p, "scale": 0.3}
         out, probabilities, keep, _ = ops.fp8_sdpa_fwd_dropout_seed(
-            seed, q, k, v, None, p, 0.3, True, "None", *none, False, None, "left"
+            seed=seed,
+            **operands,
+            attention_mask=None,
+            softmax_mode="None",
+            **dict.fromkeys(FORWARD_SCALES),
+            is_amax_s=False,
+            valid_seq_len=None,
+            seq_padding_type="left",
         )
-        return keep, ops.fp8_sdpa_bwd(grad, q, k, v, probabilities, keep, True, p, 0.3, *[None] * 8, True, out)
+        grads = ops.fp8_sdpa_bwd(
+            grad=grad,
+            **operands,
+            P=probabilities,
+            dm=keep,
+            **dict.fromkeys(BACKWARD_SCALES),
+            is_amax_ds=True,
+            fwd_out=out,
+        )
+        return keep, grads
 
     keep, (*grads, amax) = native(work, q, k, v, grad, torch.tensor([5]))
     a, b, c = (t.double().requires_grad_() for t in (q, k, v))
@@ -99,7 +130,8 @@ def test_a_seed_is_a_dropout(native):
         return first[0], ops.fp8_sdpa_recomp_fwd_dropout_seed(seed, q, k, v, *arguments)[0], first[3]
 
     first, second, seed = native(work, q, k, v, torch.tensor([7]))
-    assert torch.equal(first, second) and seed.tolist() == [7]
+    assert torch.equal(first, second)
+    assert seed.tolist() == [7]
 
 
 def test_window_and_sinks(native):

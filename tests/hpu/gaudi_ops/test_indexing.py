@@ -14,54 +14,71 @@ def reordered(cache, *given):
     return ops.kv_reorder_(copy, *given), copy, ops.kv_reorder(cache, *given)
 
 
+def packed(beams):
+    """A byte for each four beams, [batch, 4], the first in the highest bits."""
+    return (beams * torch.tensor([64, 16, 4, 1])).sum(1).to(torch.uint8)
+
+
+def slices_moved(cache, start, end, beams):
+    """Of each entry of the batch the positions from start to end in the order of `beams`, along its first dimension."""
+    expected = cache.clone()
+    for i, (first, last) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        expected[i][..., first:last, :] = cache[i][beams[i]][..., first:last, :]
+    return expected
+
+
+CACHES = {
+    "four dimensions": lambda: torch.randn(3, 4, 6, 5),
+    "five dimensions": lambda: torch.randn(3, 4, 2, 6, 5),
+    "six dimensions": lambda: torch.randn(3, 4, 2, 2, 6, 5),
+    "heads and length exchanged": lambda: torch.randn(3, 4, 6, 2, 5).transpose(2, 3),
+    "beams last in memory": lambda: torch.randn(3, 2, 6, 5, 4).permute(0, 4, 1, 2, 3),
+    "batch and beams exchanged": lambda: torch.randn(4, 3, 2, 6, 5).transpose(0, 1),
+    "a part of a longer cache": lambda: torch.randn(3, 4, 2, 9, 5)[:, :, :, 2:8],
+    "every second entry": lambda: torch.randn(6, 4, 2, 6, 10)[::2, ..., ::2],
+    "as many heads as beams": lambda: torch.randn(3, 4, 4, 6, 5),
+    "bfloat16": lambda: torch.randn(3, 4, 2, 6, 5).bfloat16(),
+}
+
+
+@pytest.mark.parametrize("case", CACHES)
+def test_each_entry_of_the_batch_has_its_beams_reordered(everywhere, case):
+    cache = CACHES[case]()
+    start, end, beams = torch.tensor([1, 0, 3]), torch.tensor([4, 6, 3]), torch.randint(0, 4, (3, 4))
+    beams[0] = torch.tensor([3, 0, 0, 1])  # its own inverse under no other order of the bits
+    for result in everywhere(reordered, cache, start, end, packed(beams)):
+        assert torch.equal(result, slices_moved(cache, start, end, beams))
+
+
+def test_a_cache_is_written_through_a_view(native):
+    whole, beams = torch.randn(2, 4, 6, 2, 3), torch.tensor([[1, 1, 2, 0], [3, 2, 1, 0]])
+    start, end = torch.tensor([1, 0]), torch.tensor([3, 4])
+
+    def work(whole, *given):
+        ops.kv_reorder_(whole.transpose(2, 3)[..., 1:5, :], *given)
+        return whole
+
+    expected = whole.clone()
+    part = whole.transpose(2, 3)[..., 1:5, :]
+    expected.transpose(2, 3)[..., 1:5, :] = slices_moved(part, start, end, beams)
+    assert torch.equal(native(work, whole, start, end, packed(beams)), expected)
+
+
 @pytest.mark.parametrize("as_bytes", [True, False])
-def test_a_cache_is_reordered_between_two_positions(everywhere, as_bytes):
-    cache = torch.randn(8, 2, 6, 3)
-    start, end = torch.tensor([1, 2]), torch.tensor([4, 6])
+def test_beams_in_the_first_dimension(everywhere, as_bytes):
+    cache, start, end = torch.randn(8, 2, 6, 3), torch.tensor([1, 2]), torch.tensor([4, 6])
     beams = torch.randint(0, 4, (2, 4))
-    given = (
-        (beams << torch.tensor([0, 2, 4, 6])).sum(1).to(torch.uint8)
-        if as_bytes
-        else (beams + torch.tensor([[0], [4]])).reshape(-1)
-    )
-    expected = cache.clone()
-    for group in range(2):
-        for beam in range(4):
-            part = slice(int(start[group]), int(end[group]))
-            expected[group * 4 + beam, :, part] = cache[group * 4 + int(beams[group, beam]), :, part]
-
+    given = packed(beams) if as_bytes else (beams + torch.tensor([[0], [4]])).reshape(-1)
+    expected = slices_moved(cache.reshape(2, 4, 2, 6, 3), start, end, beams).reshape(cache.shape)
     for result in everywhere(reordered, cache, start, end, given):
-        assert torch.equal(result, expected)
-
-
-def test_a_cache_of_five_dimensions_that_is_a_view(native):
-    whole = torch.arange(2.0 * 4 * 6 * 2 * 3).reshape(4, 2, 3, 6, 2)
-    cache = whole.transpose(2, 3)[:, :, 1:5]  # length 4 of 6 and groups of 3 change places
-    start, end, beams = torch.tensor([0]), torch.tensor([2]), torch.tensor([0b00011011], dtype=torch.uint8)
-
-    def work(cache, start, end, beams):
-        ops.kv_reorder_(cache, start, end, beams)
-        return cache
-
-    result = native(work, cache, start, end, beams)
-    expected = cache.clone()
-    expected[..., :2, :] = cache[torch.tensor([3, 2, 1, 0])][..., :2, :]
-    assert torch.equal(result, expected)
-
-
-def test_a_cache_with_a_dimension_of_beams(native):
-    cache = torch.randn(3, 4, 6, 2, 5).transpose(2, 3)  # [batch, 4, heads, length, dimension]
-    start, end, beams = torch.tensor([1, 0, 3]), torch.tensor([4, 6, 3]), torch.tensor([27, 228, 0], dtype=torch.uint8)
-    expected = cache.clone()
-    expected[0, :, :, 1:4] = cache[0, [3, 2, 1, 0]][:, :, 1:4]  # 228 leaves them in their order
-    for result in native(reordered, cache, start, end, beams):
         assert torch.equal(result, expected)
 
 
 def test_interleaving_and_indexing(native):
     x = torch.arange(8.0).reshape(8, 1)
     first, again = native(lambda x: (ops.in_place_interleave(x), ops.in_place_interleave_(x.clone())), x)
-    assert first.flatten().tolist() == [0.0] * 4 + [1.0] * 4 and torch.equal(first, again)
+    assert first.flatten().tolist() == [0.0] * 4 + [1.0] * 4
+    assert torch.equal(first, again)
     indices = [torch.tensor([1, 7], dtype=torch.int32), torch.tensor([0, 0])]
     assert native(lambda x, i: ops.plain_index(x, i), x, indices).tolist() == [1.0, 7.0]
 
@@ -87,7 +104,8 @@ def test_gradients_of_products(native, shapes):
 
 
 def test_linear_and_masked_products(native):
-    given, grad = [torch.randn(2, 3, 4), torch.randn(5, 4), torch.randn(5)], torch.randn(2, 3, 5)
+    given = [torch.randn(2, 3, 4), torch.randn(5, 4), torch.randn(5)]
+    grad = torch.randn(2, 3, 5)
     every = wide(given)
     exact = torch.nn.functional.linear(*every)
     exact.backward(grad.double())
@@ -105,7 +123,8 @@ def test_gradients_accumulate_and_autocast_lowers():
     grads = [torch.ones(2, device="hpu")] * 2
     ops.accumulate_grads_(variables, grads)
     ops.accumulate_grads_(variables, grads)
-    assert variables[0].grad.tolist() == [2.0, 2.0] and grads[0].tolist() == [1.0, 1.0]
+    assert variables[0].grad.tolist() == [2.0, 2.0]
+    assert grads[0].tolist() == [1.0, 1.0]
     ops.custom_foreach_add_([v.grad for v in variables], grads)
     assert variables[1].grad.tolist() == [3.0, 3.0]
     x = torch.ones(2, 2, device="hpu")

@@ -64,7 +64,8 @@ def test_measurements(native, fused):
 
 def test_gradients_reach_inputs_and_weights():
     x, routing, weights, experts = inputs()
-    mine, theirs = tree_map(lambda t: t.to("hpu").requires_grad_(), [x, weights, experts]), wide([x, weights, experts])
+    mine = tree_map(lambda t: t.to("hpu").requires_grad_(), [x, weights, experts])
+    theirs = wide([x, weights, experts])
     y = ops.mixture_of_experts(mine[0], routing.to("hpu"), mine[1], *mine[2], False, "silu", 0, 3)
     y.square().sum().backward()
     formula(theirs[0], routing, theirs[1], theirs[2], False, "silu")[0].square().sum().backward()
@@ -77,7 +78,8 @@ def test_gradients_reach_inputs_and_weights():
 def test_fp8(native, fused, as_numbers):
     fp8 = torch.float8_e4m3fn
     x, routing, weights, experts = inputs()
-    x, experts = x.to(fp8), [[w.to(fp8) for w in ws] for ws in experts]
+    x = x.to(fp8)
+    experts = [[w.to(fp8) for w in ws] for ws in experts]
     between = [0.05, 0.1, 0.02, 0.04]
     w1, w2, w3 = ([w.double() * f for w in ws] for ws, f in zip(experts, (0.5, 0.5, 2.0), strict=True))
 
@@ -105,7 +107,8 @@ def test_fp8(native, fused, as_numbers):
 def test_eight_experts_of_width_224(native, tokens, dtype, near, activation, permuted, fused):
     x = torch.randn(tokens, 64).to(dtype)
     weights, routing = torch.softmax(torch.randn(tokens, 8), -1).topk(2, -1)
-    weights, shapes = weights.to(dtype), [(64, 224), (64, 224), (224, 64)]
+    weights = weights.to(dtype)
+    shapes = [(64, 224), (64, 224), (224, 64)]
     experts = [[(torch.randn(s[::-1] if permuted else s) / s[0] ** 0.5).to(dtype) for _ in range(8)] for s in shapes]
     given = (x, routing, weights, *matrices(experts, permuted, fused))
     y = native(ops.mixture_of_experts, *given, permuted, activation, 0, 7)

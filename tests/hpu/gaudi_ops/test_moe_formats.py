@@ -9,7 +9,9 @@ from tests.hpu import support
 
 ops = torch.ops.hpu
 mixture = partial(support.mixture, first=2)
-HIDDEN, INNER, EXPERTS = 64, 32, 4
+HIDDEN = 64
+INNER = 32
+EXPERTS = 4
 
 
 def inputs(dtype=torch.float32):
@@ -19,7 +21,8 @@ def inputs(dtype=torch.float32):
 
 
 def gpt_oss(pairs, alpha=1.702, limit=7.0):
-    gate, up = pairs[0::2].clamp(max=limit), pairs[1::2].clamp(-limit, limit)
+    gate = pairs[0::2].clamp(max=limit)
+    up = pairs[1::2].clamp(-limit, limit)
     return gate * torch.sigmoid(alpha * gate) * (up + 1)
 
 
@@ -74,9 +77,24 @@ def test_fp8_with_biases(native, as_numbers):
     def scale(values):
         return values if as_numbers else [torch.tensor(value) for value in values]
 
-    scales = (scale([0.25])[0], scale(between), scale([0.5] * 4), scale([2.0] * 4))
     operator = getattr(ops.mixture_of_experts, "bias_fp8_fused_weights" + ("_scalars" if as_numbers else ""))
-    y = native(operator, x, routing, weights, w12, w3, *biases, *scales, False, 2, 5)
+    y = native(
+        operator,
+        hidden_states=x,
+        expert_routing_table=routing,
+        router_weights=weights,
+        w12=w12,
+        w3=w3,
+        w12_bias=biases[0],
+        w3_bias=biases[1],
+        d_scale_hidden_states=scale([0.25])[0],
+        d_scale_intermediate_hidden_states=scale(between),
+        d_scale_w12=scale([0.5] * 4),
+        d_scale_w3=scale([2.0] * 4),
+        permuted_weights=False,
+        experts_min=2,
+        experts_max=5,
+    )
     assert y.dtype is torch.bfloat16
     torch.testing.assert_close(y.double(), mixture(x, routing, weights, expert), rtol=2e-2, atol=5e-2)
 
@@ -104,7 +122,8 @@ def test_mxfp4(everywhere, with_bias):
         "total_experts": 4,
     }
     matrices, scales = ([[part[j] for part in parts] for parts in (first, second)] for j in (0, 1))
-    given, operator = (x, routing, weights, *matrices), ops.mixture_of_experts
+    given = (x, routing, weights, *matrices)
+    operator = ops.mixture_of_experts
     if with_bias:
         options |= {"alpha": 1.702, "limit": 7.0}
         y = everywhere(operator.bias_mxfp4_fused_weights, *given, *biases, *scales, **options)

@@ -11,7 +11,9 @@ ops = torch.ops.hpu
 @pytest.mark.parametrize("name", ["rms_norm", "rms_norm_fast"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rms_norm_and_its_backward(everywhere, name, dtype):
-    x, grad, gamma = torch.randn(3, 4, 8).to(dtype), torch.randn(3, 4, 8).to(dtype), torch.rand(8) + 0.5
+    x = torch.randn(3, 4, 8).to(dtype)
+    grad = torch.randn(3, 4, 8).to(dtype)
+    gamma = torch.rand(8) + 0.5
 
     def work(x, grad, gamma):
         y, reciprocal = getattr(ops, name)(x, gamma, 1e-5)
@@ -22,7 +24,8 @@ def test_rms_norm_and_its_backward(everywhere, name, dtype):
     root = (x64.square().mean(-1, keepdim=True) + 1e-5).rsqrt()
     expected = x64 * root * gamma64
     expected.backward(grad.double())
-    assert y.dtype is grad_x.dtype is dtype and reciprocal.dtype is grad_gamma.dtype is torch.float32
+    assert y.dtype is grad_x.dtype is dtype
+    assert reciprocal.dtype is grad_gamma.dtype is torch.float32
     rounding = 2**-7 if dtype is torch.bfloat16 else 1e-5
     close([y, grad_x], [expected, x64.grad], rounding, rounding)
     close([reciprocal, grad_gamma], [root, gamma64.grad], atol=1e-5)

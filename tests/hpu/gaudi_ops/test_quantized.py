@@ -36,7 +36,8 @@ def test_rows_may_name_their_group(native):
 @pytest.mark.parametrize("count", [64, 70, 37])
 def test_nf4(everywhere, count):
     codes = torch.randint(0, 16, (count + count % 2,))
-    data, absmax = (codes[::2] * 16 + codes[1::2]).to(torch.uint8), torch.rand(-(-count // 16)) + 0.1
+    data = (codes[::2] * 16 + codes[1::2]).to(torch.uint8)
+    absmax = torch.rand(-(-count // 16)) + 0.1
     y = everywhere(lambda d, a: ops.dequantize_nf4(d, a, 16, (count,), torch.float32), data, absmax)
     expected = torch.tensor(NF4).double()[codes[:count]] * absmax.double().repeat_interleave(16)[:count]
     torch.testing.assert_close(y.double(), expected, rtol=1e-6, atol=0)

@@ -22,24 +22,30 @@ def test_a_seed_says_it_all(native, everywhere):
 def test_integers_permutations_and_bernoulli(native):
     x = native(lambda s: ops.habana_randint(s, -3, 4, [N]), seed(2))
     assert x.dtype is torch.int64
-    assert (torch.bincount(x + 3, minlength=7) > N / 7 * 0.9).all() and x.min() == -3 and x.max() == 3
+    assert (torch.bincount(x + 3, minlength=7) > N / 7 * 0.9).all()
+    assert x.min() == -3
+    assert x.max() == 3
     order = native(lambda s: ops.habana_randperm(s, 100), seed(2))
-    assert torch.equal(order.sort().values, torch.arange(100)) and not torch.equal(order, torch.arange(100))
+    assert torch.equal(order.sort().values, torch.arange(100))
+    assert not torch.equal(order, torch.arange(100))
     p = torch.full((N,), 0.3)
     for result in native(
         lambda s, p: (ops.habana_bernoulli(s, p), ops.habana_bernoulli(s, p, 0.3), ops.habana_bernoulli(s, p, p)),
         seed(2),
         p,
     ):
-        assert abs(result.double().mean() - 0.3) < 0.02 and result.dtype is torch.float32
+        assert abs(result.double().mean() - 0.3) < 0.02
+        assert result.dtype is torch.float32
 
 
 def test_dropout(native):
     x = torch.ones(N)
     y, keep = native(lambda s, x: ops.habana_native_dropout(s, x, 0.25, True), seed(2), x)
-    assert torch.equal(y, keep / 0.75) and abs(keep.double().mean() - 0.75) < 0.02
+    assert torch.equal(y, keep / 0.75)
+    assert abs(keep.double().mean() - 0.75) < 0.02
     y, keep = native(lambda s, x: ops.habana_native_dropout(s, x, 0.25, False), seed(2), x)
-    assert torch.equal(y, x) and keep.all()
+    assert torch.equal(y, x)
+    assert keep.all()
 
 
 @pytest.mark.parametrize("replacement", [True, False])
@@ -54,7 +60,9 @@ def test_multinomial(native, replacement):
 def test_generated_seeds(native):
     x = native(lambda s, c: ops.habana_seed_generator(s, c, 5), seed(1), seed(0))
     y = native(lambda s, c: ops.habana_seed_generator(s, c, 5), seed(1), seed(1))
-    assert x.dtype is torch.int32 and len({*x.tolist(), *y.tolist()}) == 10 and (x >= 0).all()
+    assert x.dtype is torch.int32
+    assert len({*x.tolist(), *y.tolist()}) == 10
+    assert (x >= 0).all()
     torch.manual_seed(0)
     drawn = ops.habana_random_seed(torch.ones(1, device="hpu"))
     torch.manual_seed(0)

@@ -1,6 +1,8 @@
 """Rotary position embeddings, against complex numbers in float64."""
 
 import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -27,40 +29,54 @@ def widened(table, mode):
     return torch.cat((table, table), -1) if mode == 0 else table.repeat_interleave(2, -1)
 
 
-# Of the data, of the table beside its last dimension, of position ids; the offset; the angles that turn the data.
+class Placed(NamedTuple):
+    """Sizes of the data, of the table but for its last dimension, and of position ids; `rows`: of the angles."""
+
+    data: tuple[int, ...]
+    table: tuple[int, ...]
+    rows: Callable[[Any, Any], Any]
+    ids: tuple[int, ...] | None = None
+    offset: int = 0
+
+
+def _of_each(angle, ids):
+    return angle[ids][:, None]
+
+
+def _of_each_before_heads(angle, ids):
+    return angle[ids][:, :, None]
+
+
 PLACED = {
-    "from an offset": ((2, 3, 5, 8), (9,), None, 2, lambda angle, ids: angle[2:7]),
-    "beside heads": ((2, 5, 3, 8), (1, 5, 1), None, 0, lambda angle, ids: angle[None, :, None]),
-    "by index": ((2, 3, 5, 8), (9,), (2, 5), 0, lambda angle, ids: angle[ids][:, None]),
-    "by index, of four dimensions": ((2, 3, 5, 8), (1, 1, 9), (2, 5), 0, lambda angle, ids: angle[ids][:, None]),
-    "by index, heads first": ((2, 3, 5, 8), (9, 1), (2, 5), 0, lambda angle, ids: angle[ids][:, None]),
-    "by index, heads second": ((2, 5, 3, 8), (9, 1), (2, 5), 0, lambda angle, ids: angle[ids][:, :, None]),
-    "by index, length first": ((5, 2, 3, 8), (9, 1), (5, 2), 0, lambda angle, ids: angle[ids][:, :, None]),
-    **{
-        f"a row for each of {batch}, {'with' if ids else 'without'} ids": (
-            (batch, 3, length, 8),
-            (batch, 1, 1),
-            ids and (batch, length),
-            0,
-            lambda angle, _: angle[:, None, None],
-        )
-        for batch, length in ((5, 1), (1, 1), (2, 7))
-        for ids in (False, True)
-    },
+    "from an offset": Placed((2, 3, 5, 8), (9,), lambda angle, _: angle[2:7], offset=2),
+    "beside heads": Placed((2, 5, 3, 8), (1, 5, 1), lambda angle, _: angle[None, :, None]),
+    "by index": Placed((2, 3, 5, 8), (9,), _of_each, ids=(2, 5)),
+    "by index, of four dimensions": Placed((2, 3, 5, 8), (1, 1, 9), _of_each, ids=(2, 5)),
+    "by index, heads first": Placed((2, 3, 5, 8), (9, 1), _of_each, ids=(2, 5)),
+    "by index, heads second": Placed((2, 5, 3, 8), (9, 1), _of_each_before_heads, ids=(2, 5)),
+    "by index, length first": Placed((5, 2, 3, 8), (9, 1), _of_each_before_heads, ids=(5, 2)),
+}
+BY_BATCH = {
+    f"a row for each of {batch}, {'with' if ids else 'without'} ids": Placed(
+        (batch, 3, length, 8), (batch, 1, 1), lambda angle, _: angle[:, None, None], ids=ids
+    )
+    for batch, length in ((5, 1), (1, 1), (2, 7))
+    for ids in (None, (batch, length))
 }
 
 
 @pytest.mark.parametrize("mode", [0, 1])
 @pytest.mark.parametrize("half", [False, True])
-@pytest.mark.parametrize("case", PLACED)
+@pytest.mark.parametrize("case", PLACED | BY_BATCH)
 def test_which_row_of_the_table_turns_which_position(native, everywhere, case, half, mode):
-    shape, beside, ids_shape, offset, rows = PLACED[case]
-    angle, cos, sin = tables(math.prod(beside), 8)
-    x, ids = torch.randn(shape), torch.randint(0, 9, ids_shape) if ids_shape else None
-    cos, sin = ((t if half else widened(t, mode)).reshape(*beside, -1) for t in (cos, sin))
+    placed = (PLACED | BY_BATCH)[case]
+    angle, cos, sin = tables(math.prod(placed.table), 8)
+    x = torch.randn(placed.data)
+    ids = torch.randint(0, 9, placed.ids) if placed.ids else None
+    cos, sin = ((t if half else widened(t, mode)).reshape(*placed.table, -1) for t in (cos, sin))
     run = everywhere if half else native
-    y = run(lambda x, s, c, i: ops.rotary_pos_embedding(x, s, c, i, offset, mode), x, sin, cos, ids)
-    torch.testing.assert_close(y.double(), turned(x, rows(angle, ids), mode), rtol=1e-5, atol=1e-6)
+    y = run(lambda x, s, c, i: ops.rotary_pos_embedding(x, s, c, i, placed.offset, mode), x, sin, cos, ids)
+    torch.testing.assert_close(y.double(), turned(x, placed.rows(angle, ids), mode), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("mode", [0, 1])
@@ -104,7 +120,8 @@ def test_in_bfloat16_it_is_the_formula_of_models(everywhere, mode):
 def test_a_longer_table_beside_heads(everywhere, shape, axis, offset, mode):
     angle, cos, sin = tables(7, 8)
     cos, sin = (widened(t, mode)[:, None] for t in (cos, sin))  # [7, 1, D], of which the data need 5
-    x, beside = torch.randn(shape), [1] * len(shape)
+    x = torch.randn(shape)
+    beside = [1] * len(shape)
     beside[axis], beside[-1] = 5, 4
     y = everywhere(lambda x, s, c: ops.rotary_pos_embedding(x, s, c, None, offset, mode), x, sin, cos)
     expected = turned(x, angle[offset : offset + 5].reshape(beside), mode)

@@ -79,7 +79,9 @@ def test_ctc(native, number, reduction, batch):
     log_probs, targets = torch.randn(12, 3, 5).log_softmax(-1), torch.randint(1, 5, (3, 4))
     lengths = torch.tensor([12, 10, 8]), torch.tensor([4, 3, 2])
     if not batch:
-        log_probs, targets, lengths = log_probs[:, 0], targets[0], [numbers[0] for numbers in lengths]
+        log_probs = log_probs[:, 0]
+        targets = targets[0]
+        lengths = [numbers[0] for numbers in lengths]
     x = wide(log_probs)
     exact = torch.nn.functional.ctc_loss(x, targets, *lengths, 0, reduction, batch)
     grad = torch.randn(exact.shape)

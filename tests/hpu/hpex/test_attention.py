@@ -70,7 +70,8 @@ def test_windows_and_sinks(window, with_sinks):
 
 def test_five_dimensions():
     q, k, v = inputs(2, 4, 5, 8, key_heads=2)
-    assert attention.is_gqa(q, k) and not attention.is_gqa(q, q)
+    assert attention.is_gqa(q, k)
+    assert not attention.is_gqa(q, q)
     mask = torch.rand(2, 1, 5, 5) > 0.3
     mask[..., 0] = True
     *grouped, wide = attention.gqa_input_reshape_fwd(*to_hpu((q, k, v)), mask.to("hpu"))

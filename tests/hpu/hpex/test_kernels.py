@@ -15,7 +15,8 @@ ops = torch.ops.hpu
 def test_ctc_trains(reduction):
     log_probs = torch.randn(8, 2, 4).log_softmax(-1)
     rest = torch.randint(1, 4, (2, 3)), torch.tensor([8, 7]), torch.tensor([3, 2])
-    on_hpu, on_cpu = log_probs.to("hpu").requires_grad_(), log_probs.requires_grad_()
+    on_hpu = log_probs.to("hpu").requires_grad_()
+    on_cpu = log_probs.requires_grad_()
     kernels.CTCLoss.apply(on_hpu, *(t.to("hpu") for t in rest), 0, reduction).sum().backward()
     torch.nn.functional.ctc_loss(on_cpu, *rest, 0, reduction).sum().backward()
     torch.testing.assert_close(on_hpu.grad.cpu(), on_cpu.grad, rtol=1e-4, atol=1e-5)
@@ -41,7 +42,8 @@ def test_bags_and_what_their_backward_needs():
     grad = torch.randn(3, 3).to("hpu")
     out.backward(grad)
     unique, bags, starts, counts = kernels.EmbeddingBagPreproc(indices, offsets)
-    assert counts.tolist() == [5, 4] and unique.tolist() == [0, 1, 4, 8]
+    assert counts.tolist() == [5, 4]
+    assert unique.tolist() == [0, 1, 4, 8]
     rows = ops.embedding_bag_sum(grad, bags, starts, counts, 0)
     torch.testing.assert_close(rows, bag.weight.grad[unique])
 
@@ -49,9 +51,14 @@ def test_bags_and_what_their_backward_needs():
 @pytest.mark.parametrize("as_numbers", [True, False])
 def test_fp8_attention(as_numbers):
     q, k, v = (torch.randn(1, 2, 4, 8, device="hpu").to(torch.float8_e4m3fn) for _ in range(3))
-    scales = [1.0, 0.5, 1.0, 64.0, None, 1 / 64] if not as_numbers else [1.0, 0.5, 1.0, 64.0, 1.0, 1 / 64]
-    given = scales if as_numbers else [None if s is None else torch.tensor(s, device="hpu") for s in scales]
-    out, amax_s, amax_o = kernels.fp8_fused_sdpa(q, k, v, None, 0.0, True, None, "fast", *given, True, True)
+    numbers = {"d_scale_q": 1.0, "d_scale_k": 0.5, "d_scale_v": 1.0, "q_scale_s": 64.0, "d_scale_s": 1 / 64}
+    if as_numbers:
+        scales = numbers | {"q_scale_o": 1.0}
+    else:
+        scales = {name: torch.tensor(number, device="hpu") for name, number in numbers.items()}
+    out, amax_s, amax_o = kernels.fp8_fused_sdpa(
+        q, k, v, is_causal=True, softmax_mode="fast", **scales, is_amax_s=True, is_amax_o=True
+    )
     exact = torch.nn.functional.scaled_dot_product_attention(q.double(), k.double() / 2, v.double(), is_causal=True)
     torch.testing.assert_close(out.double(), exact, rtol=0.1, atol=0.1)
     assert amax_s.item() == 1.0  # the first row sees one key
@@ -70,7 +77,8 @@ def test_moving_averages():
     assert average.ema[1].num_batches_tracked.item() == 1
     model.names = ["a"]
     average.update_attr(model)
-    assert average.ema.names == ["a"] and not average.ema.training
+    assert average.ema.names == ["a"]
+    assert not average.ema.training
 
 
 @pytest.mark.parametrize("gamma_dtype", [torch.float32, torch.bfloat16])
@@ -81,7 +89,8 @@ def test_rms_norm(no_fallback, gamma_dtype):
     on_hpu, weight = x.to("hpu").requires_grad_(), gamma.to("hpu").requires_grad_()
     y = FusedRMSNorm.apply(on_hpu, weight, 1e-5, True, 0, False)
     y.sum().backward()
-    assert y.dtype is on_hpu.grad.dtype is torch.bfloat16 and weight.grad.dtype is gamma_dtype
+    assert y.dtype is on_hpu.grad.dtype is torch.bfloat16
+    assert weight.grad.dtype is gamma_dtype
     assert ((y.cpu().double() - exact).abs() <= 2**-7 * exact.abs()).all()
 
 
@@ -119,7 +128,8 @@ def test_the_first_two_helpers():
 
 
 def test_a_cache_rotates_the_first_coordinates():
-    x, angle = torch.randn(5, 2, 3, 8), torch.rand(7, 1, 2) * 6
+    x = torch.randn(5, 2, 3, 8)
+    angle = torch.rand(7, 1, 2) * 6
     cache = torch.stack((angle.cos(), angle.sin()), -1)
     y = rotary.apply_rotary_pos_emb(x.to("hpu"), cache.to("hpu")).cpu()
     pairs = torch.view_as_complex(x[..., :4].double().unflatten(-1, (2, 2)).contiguous())
@@ -130,7 +140,8 @@ def test_a_cache_rotates_the_first_coordinates():
 
 
 def test_a_cache_whose_batch_comes_first():
-    x, angle = torch.randn(1, 3, 5, 8), torch.rand(1, 7, 2) * 6  # [batch, heads, length, dimension]
+    x = torch.randn(1, 3, 5, 8)
+    angle = torch.rand(1, 7, 2) * 6  # [batch, heads, length, dimension]
     cache = torch.stack((angle.cos(), angle.sin()), -1)
     y = rotary.RotaryPosEmbeddingHelperV3.apply(x.to("hpu"), cache.to("hpu")).cpu()
     moved = x.permute(2, 0, 1, 3).to("hpu")

@@ -19,7 +19,8 @@ def test_products_are_of_fp8_operands_with_delayed_scales():
     recipe = te.DelayedScaling(amax_history_len=2, amax_compute_algo="max")
     maxima = []
     for step in range(4):
-        x, grad = torch.randn(5, 8) * (step + 1), torch.randn(5, 4)
+        x = torch.randn(5, 8) * (step + 1)
+        grad = torch.randn(5, 4)
         on_hpu = x.to("hpu").requires_grad_()
         with te.fp8_autocast(fp8_recipe=recipe):
             y = layer(on_hpu)
@@ -69,7 +70,8 @@ def test_recomputation_records_nothing():
         before = layer.fp8_scales["input"].history.clone()
         y.sum().backward()
     assert torch.equal(layer.fp8_scales["input"].history, before)
-    assert x.grad is not None and layer.fp8_scales["grad"].history[0] == 1.0
+    assert x.grad is not None
+    assert layer.fp8_scales["grad"].history[0] == 1.0
 
 
 def test_attention_rounds_its_operands():
@@ -102,7 +104,8 @@ for case in ("plain", "ModuleCacher", "make_graphed_callables"):
         for _ in range(3):
             layer.weight.grad = x.grad = None
             run(x).sum().backward()
-    assert layer.weight.grad.device.type == "cpu" and x.grad.device.type == "hpu"
+    assert layer.weight.grad.device.type == "cpu"
+    assert x.grad.device.type == "hpu"
     torch.testing.assert_close(layer.weight.grad, torch.full((4, 8), 5.0))
     assert layer.bias.grad.device == layer.bias.device
 """

@@ -84,7 +84,8 @@ def check(losses, expected):
 
 def test_every_block_has_a_test():
     source = Path(__file__).read_text()
-    assert len(NAMES) == 26 and all(f'"{name}"' in source for name in NAMES)
+    assert len(NAMES) == 26
+    assert all(f'"{name}"' in source for name in NAMES)
 
 
 @pytest.mark.parametrize("name", ["01-profiler", "02-profiler-ranks"])
@@ -129,7 +130,8 @@ def test_deepspeed_trains(name, tmp_path):
         made = run(name, smaller=[("devices=8", "devices=2")])["trainer"]
         made.fit_loop.max_epochs = 1
         made.fit(BoringModel())
-        assert made.global_step == 32 and made.world_size == 2
+        assert made.global_step == 32
+        assert made.world_size == 2
         assert made.strategy.model.bfloat16_enabled()
         assert made.strategy.model.zero_optimization_stage() == {"07": 1, "09": 3}.get(name[:2], 2)
         offload = made.strategy.model.zero_offload_optimizer()
@@ -141,7 +143,8 @@ def test_deepspeed_trains(name, tmp_path):
 def test_deepspeed(name, steps, tmp_path):
     with job(tmp_path):
         made = run(name)["trainer"]
-        assert made.global_step == steps and made.strategy.model.bfloat16_enabled()
+        assert made.global_step == steps
+        assert made.strategy.model.bfloat16_enabled()
         scheduler = type(made.lr_scheduler_configs[0].scheduler).__name__
         assert scheduler == ("StepLR" if steps == 32 else "WarmupDecayLR")
 
@@ -161,7 +164,8 @@ def test_deepspeed_activations(tmp_path):
         made = names["trainer"]
         made.fit_loop.max_epochs = 1
         made.fit(Trained(), DataLoader(torch.ones(16, 32), batch_size=2))
-        assert made.global_step == 4 and made.strategy.zero_stage_3
+        assert made.global_step == 4
+        assert made.strategy.zero_stage_3
 
 
 @pytest.mark.parametrize(
@@ -191,7 +195,9 @@ def test_fsdp(tmp_path):
 
     made = run("18-fsdp")["trainer"]
     made.fit(BoringModel())
-    assert made.global_step == 10 and type(made.strategy) is HPUFSDPStrategy and made.world_size == 2
+    assert made.global_step == 10
+    assert type(made.strategy) is HPUFSDPStrategy
+    assert made.world_size == 2
     assert run("19-fsdp-sharding")["trainer"].strategy.sharding_strategy.name == "FULL_SHARD"
     names = run("20-fsdp-model", tmpdir=tmp_path, hpus=2)
     names["trainer"].limit_train_batches = 4
@@ -240,7 +246,8 @@ def test_dynamicity(name, relu):
     watch = Watch()
     trainer(callbacks=[watch]).fit(model, digits())
     random.seed(2)
-    plain, expected = Net().layers, []
+    plain = Net().layers
+    expected = []
     optimizer = torch.optim.SGD(plain.parameters(), lr=0.1)
     for images, labels in digits():
         out = plain(images)

@@ -8,7 +8,8 @@ from lightning_habana import HPUAccelerator, roots
 
 def test_what_it_says():
     accelerator = HPUAccelerator()
-    assert accelerator.is_available() and accelerator.name() == "hpu"
+    assert accelerator.is_available()
+    assert accelerator.name() == "hpu"
     assert accelerator.get_device_name() == "GAUDI2"
     assert accelerator.auto_device_count() == torch.hpu.device_count()
     assert accelerator.get_parallel_devices(2) == [torch.device("hpu")] * 2

@@ -60,7 +60,8 @@ def test_the_end_of_a_budget_or_a_signal(command, tmp_path, number, work):
 def test_twice_at_once_in_a_checkout(command, tmp_path):
     first = command(WORK.format(work=CHILD))
     child_of(tmp_path)
-    assert command(WORK.format(work="pathlib.Path('second').touch()")).wait(30) == 2
+    second = command(WORK.format(work="pathlib.Path('second').touch()"))
+    assert second.wait(30) == 2
     assert (
         f"make it runs in this checkout already, as process {first.pid}; wait for it or end it. Nothing was changed\n"
         in said(tmp_path)
@@ -68,4 +69,5 @@ def test_twice_at_once_in_a_checkout(command, tmp_path):
     assert not (tmp_path / "second").exists()
     first.kill()
     first.wait(10)
-    assert command(WORK.format(work="pass")).wait(30) == 0  # the lock of a killed command is free
+    third = command(WORK.format(work="pass"))
+    assert third.wait(30) == 0  # the lock of a killed command is free

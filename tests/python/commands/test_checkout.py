@@ -42,7 +42,8 @@ def test_other_files_may_not(repository, name):
 
 
 def test_what_is_older_than_the_code(repository):
-    old, new = checkout.commit(repository), _commit(repository)
+    old = checkout.commit(repository)
+    new = _commit(repository)
     section = "\n## {}\n\ndate: 2026-11-28; commit: {}; load average: 0.\n"
     results = "".join(section.format(*each) for each in SECTIONS.items())
     runs = "".join(f"| {name} | 1 | {commit}, 2026-11-28 |\n" for name, commit in RUNS.items())

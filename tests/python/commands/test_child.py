@@ -42,10 +42,13 @@ def test_the_deadline_kills_what_ignores_sigterm_and_what_is_in_another_session(
     with child.start(command, seconds=4) as started:
         processes = both()
         ended = started.wait()
-    assert ended.timed_out and ended.code == -signal.SIGKILL and ended.how.startswith("not finished after")
+    assert ended.timed_out
+    assert ended.code == -signal.SIGKILL
+    assert ended.how.startswith("not finished after")
     assert 4 <= ended.seconds < 4 + child.GRACE_S + 3
     assert not any(map(lives, processes)), processes
-    assert len(ended.killed) == 2 and all("stubborn.py" in name for name in ended.killed)
+    assert len(ended.killed) == 2
+    assert all("stubborn.py" in name for name in ended.killed)
     assert "ready" in ended.output
 
 
@@ -54,7 +57,8 @@ def test_the_end_of_this_process_ends_it(stubborn, command):
     words, both = stubborn
     runner = command(f"from commands import child\nchild.run({words!r}, seconds=600)")
     processes = both()
-    assert len(processes) == 2 and all(map(lives, processes))
+    assert len(processes) == 2
+    assert all(map(lives, processes))
     runner.kill()
     assert until(lambda: not any(map(lives, processes)), child.GRACE_S + 3)
 

@@ -9,7 +9,8 @@ from commands.fork_server import ForkServer
 
 SELF = """
 import atexit, gc, os, signal, sys, warnings
-assert __name__ == "__main__" and sys.modules["__main__"].atexit
+assert __name__ == "__main__"
+assert sys.modules["__main__"].atexit
 print(sys.argv, os.getcwd(), sorted(os.environ), sys.path[:2], sys.warnoptions, signal.getsignal(signal.SIGINT))
 print(sorted(os.listdir("/proc/self/fd")), os.getsid(0) == os.getpid(), sys.stdin.read())
 try:
@@ -41,7 +42,8 @@ def test_it_is_as_a_new_interpreter(server, tmp_path, file):
     (tmp_path / "script.py").write_text(SELF)
     arguments = ("-X", "faulthandler", "-W", "error", *(("script.py", "x") if file else ("-c", SELF, "x")))
     ended = [run(tmp_path, each, *arguments, A="1", LC_ALL="C.UTF-8", PYTHONPATH="/b") for each in (None, server)]
-    assert ended[1].errors == ended[0].errors == "" and ended[1].code == 0
+    assert ended[1].errors == ended[0].errors == ""
+    assert ended[1].code == 0
     # A file's folder is the first of the paths.
     assert ended[1].output == ended[0].output
 

@@ -142,7 +142,9 @@ def test_fused_attention_is_a_class_and_a_module(hpu):
     from habana_frameworks.torch.hpex.kernels import FusedSDPA
     from habana_frameworks.torch.hpex.kernels.FusedSDPA import is_gqa
 
-    assert isinstance(FusedSDPA, type) and callable(FusedSDPA.apply) and callable(is_gqa)
+    assert isinstance(FusedSDPA, type)
+    assert callable(FusedSDPA.apply)
+    assert callable(is_gqa)
 
 
 def test_gaudis_operators_are_in_the_dispatcher_where_hpex_is_imported(hpu):

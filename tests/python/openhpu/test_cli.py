@@ -1,3 +1,5 @@
+import pytest
+
 from openhpu import cli
 
 
@@ -13,3 +15,25 @@ def test_other_distributions_add_subcommands(tmp_path, monkeypatch, capsys):
     assert cli.main(["weather", "--of", "today"]) == 2
     assert cli.main(["run", str(tmp_path / "missing.py")]) == 2  # its own
     assert "there is no script" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("command", "distribution"),
+    [("port", "openhpu-port"), ("compare", "openhpu-port"), ("predict", "openhpu-predict")],
+)
+def test_a_subcommand_of_a_distribution_that_is_not_installed(command, distribution, monkeypatch, capsys):
+    monkeypatch.setattr(cli, "entry_points", lambda group: ())
+    assert cli.main([command, "train.py", "--some-option"]) == 2
+    assert capsys.readouterr().err == (
+        f"openhpu {command}: of {distribution}, which is not installed; in a clone of OpenHPU: "
+        f"pip install ./{distribution}\n"
+    )
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert f"pip install ./{distribution}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_subcommands_of_distributions_that_are_installed_are_theirs(monkeypatch, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert "not installed" not in capsys.readouterr().out

@@ -69,7 +69,8 @@ def run_file(monkeypatch):
 
     def run_it(code, *arguments):
         (folder / "test_it.py").write_text(code)
-        ran, budget = run.Ran(), mock.MagicMock(seconds=lambda: 60.0)
+        ran = run.Ran()
+        budget = mock.MagicMock(seconds=lambda: 60.0)
         options = ["-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}", *arguments]
         run.run_suite("mine", Suite(()), [str(folder / "test_it.py"), *options], budget, ran)
         said = [line for call in budget.say.call_args_list for line in call.args]
@@ -122,7 +123,9 @@ def test_outcomes_are_those_of_pytest(run_file):
     assert run.counted(Counter(outcomes.values())) == "3 passed, 4 failed, 2 skipped"
     assert sum(line.startswith("mine: FAILED") for line in said) == 4
     told = "\n".join(said)
-    assert "the test" in told and "the fixture" in told and "the teardown" in told
+    assert "the test" in told
+    assert "the fixture" in told
+    assert "the teardown" in told
 
 
 def test_a_test_that_hangs_or_ends_its_process_is_named_and_the_others_run(run_file):
@@ -147,5 +150,7 @@ def test_e(): pass
         "test_e": "passed",
     }
     told = "\n".join(said)
-    assert "crashed while running" in told and "Timeout (0:00:04)!" in told and "in test_d\n" in told
+    assert "crashed while running" in told
+    assert "Timeout (0:00:04)!" in told
+    assert "in test_d\n" in told
     assert not processes_with(f"left-{os.getpid()}")

@@ -19,6 +19,13 @@ from openhpu.capture.hpu_graphs.undone import HostGenerators, OneWarning, Uncapt
 Tensors = tuple[torch.Tensor, ...]
 
 
+def _returned(grad: torch.Tensor | None, leaf: bool) -> torch.Tensor | None:
+    """A gradient as autograd gets it. A leaf would keep the graph's own memory as its `grad`."""
+    if grad is None:
+        return None
+    return grad.clone() if leaf else grad.detach()
+
+
 class GraphedCall(Whole):
     """A function and its backward, captured for arguments of one kind. It is called with the walk through others.
 
@@ -39,7 +46,9 @@ class GraphedCall(Whole):
         inputs = Copies(given, [static_copy(tensor) for tensor in given.tensors])
         self.arguments = inputs.value
         self._inputs = tuple(inputs.tensors)
-        self._forward, self._backward, capturing = HPUGraph(), HPUGraph(), Capturing(function)
+        self._forward = HPUGraph()
+        self._backward = HPUGraph()
+        capturing = Capturing(function)
         self._generators = HostGenerators()
         with torch.enable_grad():
             results = self._capture_forward(function, inputs)
@@ -48,7 +57,9 @@ class GraphedCall(Whole):
         self._check = check_of(function, self._forward)
         self._check_backward: Check | None = None
         if self._check is not None:
-            self._function, self._before, self._calls = function, inputs.before, 0
+            self._function = function
+            self._before = inputs.before
+            self._calls = 0
             if self._grads_in:
                 self._check_backward = check_of(function, self._backward, ", backward")
         self._results = tuple(result.detach() for result in results)
@@ -132,7 +143,8 @@ class GraphedCall(Whole):
             return [*self._results]
 
         self._check.run(prepare, replay)
-        ctx.plain, ctx.call = self._check.plain, self._calls
+        ctx.plain = self._check.plain
+        ctx.call = self._calls
         self._check.plain = ctx.plain and [result.detach() for result in ctx.plain]
 
     def _replay_backward(self, ctx: Any) -> None:
@@ -163,13 +175,9 @@ class GraphedCall(Whole):
                 parameter.grad = held.clone()
 
     def _gradients(self, leaves: list[bool]) -> tuple[torch.Tensor | None, ...]:
-        # A leaf would keep the graph's own memory as its `grad`.
-        inputs = [
-            None if grad is None else grad.clone() if leaf else grad.detach()
-            for grad, leaf in zip(self._grads_in, leaves, strict=False)
-        ]
+        inputs = [_returned(grad, leaf) for grad, leaf in zip(self._grads_in, leaves, strict=False)]
         rest = self._grads_in[len(self._inputs) :]
-        return (*inputs, *(None if grad is None else grad.detach() for grad in rest))
+        return (*inputs, *(_returned(grad, False) for grad in rest))
 
     def __call__(self, walk: Walk) -> Any:
         given = walk.tensors

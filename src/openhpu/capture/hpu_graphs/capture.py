@@ -43,7 +43,7 @@ class HPUGraph(_C.CapturedGraph):
 
     @staticmethod
     def _prepare() -> None:
-        lifecycle._lazy_init()
+        lifecycle.prepare()
         if not mode.is_lazy():
             differences.note("graphs-in-eager")
         client.start_compiling()

@@ -169,8 +169,9 @@ def _as_it_was(container: _Container) -> bool:
     if isinstance(live, types.CellType):
         return live.cell_contents is kept
     now = {key: live.get(key) for key in kept} if some else live
-    parts = [[*each, *each.values()] if isinstance(each, dict) else [*each] for each in (now, kept)]
-    return len(parts[0]) == len(parts[1]) and all(map(operator.is_, *parts))
+    if len(now) != len(kept) or not all(map(operator.is_, now, kept)):
+        return False
+    return not isinstance(now, dict) or all(map(operator.is_, now.values(), kept.values()))
 
 
 def _names(code: types.CodeType) -> Iterator[str]:

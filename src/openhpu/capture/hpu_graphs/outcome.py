@@ -107,10 +107,12 @@ class Outcome:
         `again`: each call of `give` gets the same tensors, overwritten.
         """
         given = iter(tensors)
-        held = [
-            next(given) if i is None else old.new_empty(0) if inputs is None else inputs[i]
-            for old, i in zip(self._walk.tensors, self._inputs, strict=True)
-        ]
+        held = []
+        for old, i in zip(self._walk.tensors, self._inputs, strict=True):
+            if i is None:
+                held.append(next(given))
+            else:
+                held.append(old.new_empty(0) if inputs is None else inputs[i])
         made: dict[int, Any] = {}
         value = self._walk.put(held, made)
         self._shared = [(made.get(id(copy), copy), number) for copy, number in self._shared]

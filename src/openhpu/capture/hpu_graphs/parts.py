@@ -102,7 +102,10 @@ def set_attributes(new: Any, names: tuple[Any, ...], values: Parts) -> None:
     state = dict(zip(names, values, strict=True))
     for name, slot in _slots(type(new)).items():
         with contextlib.suppress(AttributeError):
-            slot.__set__(new, state.pop(name)) if name in state else slot.__delete__(new)
+            if name in state:
+                slot.__set__(new, state.pop(name))
+            else:
+                slot.__delete__(new)
     if state or getattr(new, "__dict__", None):
         new.__dict__.clear()
         new.__dict__.update(state)
@@ -117,7 +120,8 @@ class _Instance(Kind):
     """An object of Python's: what its builtin class holds, and its attributes. No code of its own class runs."""
 
     def __init__(self, cls: type, base: Any) -> None:
-        self._cls, self._base = cls, base
+        self._cls = cls
+        self._base = base
         self._bare = cls is base and base not in (types.SimpleNamespace, collections.defaultdict, object)
         self.ordered = base not in _SETS
         self.restorable = base not in (tuple, frozenset)
@@ -178,7 +182,9 @@ class _Immutable(Kind):
     its object's place. `names`: how a script reaches the parts."""
 
     def __init__(self, names: tuple[str, ...], apart: Callable[[Any], Parts], make: Callable[..., Any]) -> None:
-        self._names, self._apart, self._make = names, apart, make
+        self._names = names
+        self._apart = apart
+        self._make = make
 
     def apart(self, value: Any) -> tuple[Any, Parts]:
         return (), self._apart(value)
@@ -227,7 +233,9 @@ class _Function(Kind):
     def filled(self, value: Any, new: Any, rest: Any, parts: Parts) -> Any:
         *cells, defaults, keywords, names = parts
         new = types.FunctionType(rest[0], value.__globals__, value.__name__, defaults, tuple(cells))
-        new.__kwdefaults__, new.__qualname__, new.__module__ = keywords, value.__qualname__, value.__module__
+        new.__kwdefaults__ = keywords
+        new.__qualname__ = value.__qualname__
+        new.__module__ = value.__module__
         new.__dict__.update(names)
         return new
 

@@ -56,7 +56,10 @@ class Node:
     __slots__ = ("kind", "parts", "rest", "value")
 
     def __init__(self, value: Any, kind: Kind, rest: Any, parts: Parts) -> None:
-        self.value, self.kind, self.rest, self.parts = value, kind, rest, parts
+        self.value = value
+        self.kind = kind
+        self.rest = rest
+        self.parts = parts
 
     def name(self, i: int) -> str:
         return f".{self.rest[i]}" if self.kind is TENSOR else self.kind.name(self.rest, self.parts, i)
@@ -66,7 +69,8 @@ class _Attributes:
     """In a key: the attributes of a class or module are these objects."""
 
     def __init__(self, owner: Any) -> None:
-        self._names, self._values = (*vars(owner),), (*vars(owner).values(),)
+        self._names = (*vars(owner),)
+        self._values = (*vars(owner).values(),)
         self._hash = hash((self._names, *map(id, self._values)))
 
     def __hash__(self) -> int:
@@ -89,13 +93,15 @@ class Walk:
     def __init__(
         self, value: Any, names: str | tuple[str, ...] = "value", *, gradients: bool = False, metadata: bool = True
     ) -> None:
-        self.value, self.names = value, names
+        self.value = value
+        self.names = names
         self.tensors: list[Any] = []
         self._nodes: dict[int, Node] = {}
         self._numbers: dict[int, int] = {}  # of what occurs in the key, by id
         self._late: list[Node] = []  # it matters whether they hold a tensor
         self._owners: dict[Any, _Attributes | None] = {}
-        self._gradients, self._metadata = gradients, metadata
+        self._gradients = gradients
+        self._metadata = metadata
         key: list[Any] = []
         try:
             self._visit(value, key.append)
@@ -117,7 +123,10 @@ class Walk:
         kind = _KINDS.get(cls) or kind_of(cls)
         if kind is ATOM or kind is NUMBER or kind is NAMESPACE:
             append(cls)
-            append(value if kind is not NUMBER else value.hex() if cls is float else repr(value))
+            if kind is NUMBER:
+                append(value.hex() if cls is float else repr(value))
+            else:
+                append(value)
             if kind is NAMESPACE:
                 self._note(value)
             return
@@ -137,9 +146,7 @@ class Walk:
                 raise Unwalkable(value, "it is a sparse or nested tensor; give the tensors that it is made of")
             if self._metadata:
                 append((value.dtype, value.shape, value.stride(), value.device, value.requires_grad))
-            if cls is torch.Tensor and not (
-                value.__dict__ or (self._gradients and value.is_leaf and value.grad is not None)
-            ):
+            if cls is torch.Tensor and not value.__dict__ and not self._holds_gradient(value):
                 return
             rest, parts = self.apart(value)
         else:
@@ -165,9 +172,14 @@ class Walk:
         if not isinstance(value, torch.Tensor):
             return kind_of(type(value)).apart(value)
         names, parts = attributes(value) if value.__dict__ else ((), [])
-        if self._gradients and value.is_leaf and value.grad is not None:
-            names, parts = (*names, "grad"), [*parts, value.grad]
+        if self._holds_gradient(value):
+            names = (*names, "grad")
+            parts = [*parts, value.grad]
         return names, parts
+
+    def _holds_gradient(self, tensor: torch.Tensor) -> bool:
+        """Whether it has a `grad` that counts."""
+        return self._gradients and tensor.is_leaf and tensor.grad is not None
 
     def nodes(self) -> list[Node]:
         """What has parts, in the order in which it was found: that of any other value of the same key."""

@@ -240,5 +240,6 @@ def wrap_in_hpu_graph_func(
         raise TypeError(f"wrap_in_hpu_graph_func: expected a function, got {type(func).__name__}")
     graphed = GraphedFunction(func, asynchronous, disable_tensor_cache, max_graphs)
     wrapped = _called(graphed)
-    wrapped.clear_cache, wrapped.clear_inputs = graphed.clear_cache, graphed.clear_inputs
+    wrapped.clear_cache = graphed.clear_cache
+    wrapped.clear_inputs = graphed.clear_inputs
     return wrapped  # type: ignore[no-any-return]

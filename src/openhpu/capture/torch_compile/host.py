@@ -26,10 +26,14 @@ def _is_effect(target: Any) -> bool:
     )
 
 
+def _has_values(node: fx.Node) -> bool:
+    return any(True for _ in values_of(node))
+
+
 def effects(module: fx.GraphModule) -> frozenset[fx.Node]:
     """The nodes that are called for their effect alone. Checks of sizes are none: a capture holds for its sizes."""
     calls = [node for node in module.graph.nodes if node.op == "call_function" and _is_effect(node.target)]
-    return frozenset(node for node in calls if all(any(True for _ in values_of(k)) for k in node.all_input_nodes))
+    return frozenset(node for node in calls if all(map(_has_values, node.all_input_nodes)))
 
 
 def unwrap_effects(module: fx.GraphModule) -> None:

@@ -113,6 +113,16 @@ def written_placeholders(module: fx.GraphModule) -> frozenset[int]:
     return frozenset(i for i, node in enumerate(placeholders) if node in written)
 
 
+def _computes_the_same(node: fx.Node, fixed: set[fx.Node]) -> bool:
+    """Whether it computes on the CPU, and from nothing but `fixed` nodes."""
+    target = node.target
+    if not isinstance(target, OpOverload) or not fixed.issuperset(node.all_input_nodes):
+        return False
+    if target._schema.is_mutable or torch.Tag.nondeterministic_seeded in target.tags:
+        return False
+    return any(value.device.type == "cpu" for value in values_of(node))
+
+
 def host_constants(module: fx.GraphModule) -> frozenset[fx.Node]:
     """Nodes on the CPU that compute the same in each call, from nothing but constants, for nodes on the device alone.
 
@@ -120,13 +130,7 @@ def host_constants(module: fx.GraphModule) -> frozenset[fx.Node]:
     """
     fixed: set[fx.Node] = set()
     for node in module.graph.nodes:
-        if node.op == "get_attr" or (
-            isinstance(node.target, OpOverload)
-            and all(isinstance(k, fx.Node) and k in fixed for k in node.all_input_nodes)
-            and torch.Tag.nondeterministic_seeded not in node.target.tags
-            and not node.target._schema.is_mutable
-            and any(value.device.type == "cpu" for value in values_of(node))
-        ):
+        if node.op == "get_attr" or _computes_the_same(node, fixed):
             fixed.add(node)
     shrinking = True
     while shrinking:

@@ -13,9 +13,10 @@ import threading
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from openhpu import _C, settings
 from openhpu.compiler.client import waits
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from openhpu.compiler.client.disk_cache import DiskCache
     from openhpu.compiler.client.manifest import Manifest
     from openhpu.compiler.client.service import Service
+    from openhpu.compiler.program.description import Description
 
 # The bound of a graph, for a script that never ends a step and never reads a value.
 _MAX_OPERATORS = 1 << 18
@@ -35,7 +37,8 @@ _SETTLE_S = 30.0  # how long wait_for_recipes waits for them if the script gives
 _END_S = 10.0  # how long the end of the process waits for a thread
 # The meaning of OPENHPU_COMPILE_DEADLINE=0, and how much longer than the deadline a script waits for the answer: the
 # service kills its process first, and says why.
-_LONGEST_S, _GRACE_S = 86400.0, 5.0
+_LONGEST_S = 86400.0
+_GRACE_S = 5.0
 # How long the compiler gets idle time only, before graphs leave a core to it: a script that ends sooner gains nothing
 # from recipes.
 _IDLE_S = 10.0
@@ -83,7 +86,7 @@ class Compilations:
         self._service = service
         self.aside = aside
         self._owner = os.getpid()
-        self.asked: dict[int, tuple[float, dict[str, Any]]] = {}  # without a recipe or a reason why there is none
+        self.asked: dict[int, tuple[float, Description]] = {}  # without a recipe or a reason why there is none
         self._teller = waits.Teller()
         self._thread = threading.Thread(target=self._serve, name="openhpu-graphs", daemon=True)
         self._thread.start()
@@ -99,7 +102,7 @@ class Compilations:
             except Exception:  # a defect of ours: the next request is served
                 report()
 
-    def _ask(self, identity: int, description: Any) -> None:
+    def _ask(self, identity: int, description: Description) -> None:
         """Send a request on. It is answered in any case, because a thread may be waiting."""
         self.asked[identity] = time.monotonic(), description
         try:
@@ -161,6 +164,8 @@ class Compilations:
 
 
 _compilations: Compilations | None = None
+# Makes that of this process. It has threads: a process that opens no device shall have none, and a child of its own.
+_make: Callable[[], Compilations] | None = None
 
 
 @functools.cache
@@ -172,7 +177,7 @@ def start() -> None:
 
 @functools.cache
 def _start() -> None:
-    global _compilations
+    global _make
     policy = settings.get("OPENHPU_COMPILE")
     longest = min(settings.get("PT_HPU_MAX_COMPOUND_OP_SIZE"), _MAX_OPERATORS)
     deadline = settings.get("OPENHPU_COMPILE_DEADLINE") or _LONGEST_S
@@ -186,19 +191,22 @@ def _start() -> None:
     )
     if policy == "off":
         return
+    _make = functools.partial(_compilations_of, _disk_cache(), policy != "sync", deadline)
+
+
+def _compilations_of(cache: DiskCache | None, idle: bool, deadline: float) -> Compilations:
     from openhpu.compiler.client.service import Service
 
     aside = Aside("openhpu-told")
     service = Service(
-        _disk_cache(),
-        idle=policy != "sync",
+        cache,
+        idle=idle,
         deadline=deadline,
         urgent=_C.awaited_recipes,
         hurry=_C.compiler_is_in_a_hurry,
         warn=lambda message: aside.run(functools.partial(warnings.warn, message, RuntimeWarning, stacklevel=2)),
     )
-    _compilations = Compilations(service, aside)
-    atexit.register(_compilations.stop)
+    return Compilations(service, aside)
 
 
 def _most_libraries() -> int:
@@ -218,8 +226,16 @@ def start_compiling() -> None:
 
 
 def ahead() -> None:
-    """Start the compiler's process, where graphs will need it. Called when the first device is opened."""
-    if _compilations is not None and os.getpid() == _compilations._owner:
+    """Serve the core's requests, and start the compiler's process where graphs will need it. Called when the first
+    device is opened."""
+    global _compilations
+    if _make is None:
+        return
+    with no_fork:
+        if _compilations is None:
+            _compilations = _make()
+            atexit.register(_compilations.stop)
+    if os.getpid() == _compilations._owner:
         _compilations._service.ahead()
 
 
@@ -272,11 +288,11 @@ def recompilations() -> list[Recompilation]:
     return [Recompilation(**record) for record in _C.recompilations()]
 
 
-def operators(description: dict[str, Any]) -> dict[str, int]:
+def operators(description: Description) -> dict[str, int]:
     """How often each operator stands in a described graph, the most frequent first."""
     counted = Counter(str(node["op"]).removeprefix("aten::") for node in description["nodes"])
     return dict(counted.most_common())
 
 
-def _identify(description: dict[str, Any]) -> tuple[int, str]:
+def _identify(description: Description) -> tuple[int, str]:
     return len(description["nodes"]), next(iter(description["sites"].values()), "an unknown line")

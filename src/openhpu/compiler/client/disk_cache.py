@@ -24,7 +24,7 @@ from pathlib import Path
 from openhpu.compiler.client.identity import recipe_key
 from openhpu.compiler.client.manifest import LIBRARY, MANIFEST, PROGRAM, Manifest, misfit
 from openhpu.compiler.program.description import Description, with_constants
-from openhpu.settings.folders import home
+from openhpu.settings.folders import user_cache
 
 DEFAULT_MAX_BYTES = 1024 * 2**20
 
@@ -40,12 +40,6 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 class _Refused(Exception):
     """The files on disk are not trusted; the text has the reason."""
-
-
-def user_cache() -> Path:
-    """The user's folder for files that can be made again."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else home() / ".cache") / "openhpu"
 
 
 def default_path() -> Path:
@@ -113,7 +107,8 @@ def _others_may_write(found: os.stat_result) -> bool:
     if not found.st_mode & stat.S_IWGRP or found.st_gid == 0:
         return False
     try:
-        user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(found.st_gid)
+        user = pwd.getpwuid(os.geteuid())
+        group = grp.getgrgid(found.st_gid)
     except KeyError:
         return True
     return not (group.gr_name == user.pw_name and group.gr_gid == user.pw_gid and set(group.gr_mem) <= {user.pw_name})

@@ -16,7 +16,9 @@ from openhpu.compiler.program.description import Description, NodeDescription, t
 from openhpu.observe import process_names
 from openhpu.settings import folders
 
-_ROW, _LEFT, _LANE = 22, 260, 14
+_ROW = 22
+_LEFT = 260
+_LANE = 14
 _MARKS = {"pbtxt": "-PreGraph"}  # as Gaudi's graph compiler has it in the name: vLLM's plugin counts graphs by it
 _numbers = itertools.count()
 _failed = False

@@ -15,7 +15,9 @@ from openhpu.settings import folders
 
 FORMAT = 6
 
-LIBRARY, PROGRAM, MANIFEST = "recipe.so", "program.py", "manifest.json"
+LIBRARY = "recipe.so"
+PROGRAM = "program.py"
+MANIFEST = "manifest.json"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -37,7 +37,8 @@ class Teller(threading.Thread):
         self._clear()
 
     def _tell(self, notice: dict[str, Any]) -> None:
-        over, stream = notice["over"], sys.stderr
+        over = notice["over"]
+        stream = sys.stderr
         if notice["given_up"]:
             self._clear()
             warnings.warn(_given_up(notice), RuntimeWarning, stacklevel=2)

@@ -40,7 +40,8 @@ def as_on_cpu() -> Iterator[None]:
 
     def to_dtype_vector(self: Any, x: Any, dtype: Any, source: Any, rounding: bool = False) -> Any:
         if x.is_vec:
-            to, given = self._get_num_vectors(dtype), f"{DTYPE_TO_CPP[source]}, {self._get_num_vectors(source)}"
+            to = self._get_num_vectors(dtype)
+            given = f"{DTYPE_TO_CPP[source]}, {self._get_num_vectors(source)}"
             if _is_cut(source, dtype) and not rounding:
                 return f"openhpu::to_integers<{DTYPE_TO_CPP[dtype]}, {to}, {given}>({x})"
             if source in (torch.float64, torch.int64) and dtype is torch.float32:

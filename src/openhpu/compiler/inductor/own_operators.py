@@ -24,7 +24,9 @@ def register_lowerings() -> None:
     def scatter(self: Any, dim: int, index: Any, src: Any) -> Any:
         result = clone(self)
         result.realize()
-        size, load, value = result.get_size()[dim], index.make_loader(), src.make_loader()
+        size = result.get_size()[dim]
+        load = index.make_loader()
+        value = src.make_loader()
 
         def place(at: Sequence[Any]) -> list[Any]:
             where_to = ops.indirect_indexing(load(at), size, check=False, wrap_neg=False)

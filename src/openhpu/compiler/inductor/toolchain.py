@@ -28,9 +28,10 @@ from unittest import mock
 import torch
 
 from openhpu import _machine, settings
-from openhpu.compiler.client.disk_cache import own_folder, temporary_folder, user_cache
+from openhpu.compiler.client.disk_cache import own_folder, temporary_folder
 from openhpu.compiler.client.identity import cxx, cxx_options, torch_build, vector_isa
 from openhpu.compiler.inductor import kernel_marks, products
+from openhpu.settings import folders
 
 _headers: dict[str, Callable[[], None]] = {}  # to precompile, by path
 _BUILDING = ".building-"
@@ -79,7 +80,7 @@ def header_folder() -> Path | None:
     """Keeps precompiled headers from one recipe to the next, wherever recipes are kept: 300 MB for each set of compiler
     options. Only its owner may write there; None where that is not so."""
     chosen = settings.get("OPENHPU_HEADER_CACHE")
-    folder = Path(os.path.abspath(os.path.expanduser(chosen))) if chosen else user_cache() / "headers"
+    folder = Path(os.path.abspath(os.path.expanduser(chosen))) if chosen else folders.user_cache() / "headers"
     return folder if own_folder(folder) else None
 
 

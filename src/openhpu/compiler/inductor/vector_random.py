@@ -48,7 +48,11 @@ def lines(isa: Any, lanes: int, seed: Any) -> list[str]:
     """C++ that puts the numbers of elements `offset` (64-bit, as many as lanes) into `result` (float)."""
     from torch._inductor.cpu_vec_isa import VecAVX2, VecAVX512
 
-    bits = 512 if isinstance(isa, VecAVX512) else 256 if isinstance(isa, VecAVX2) else 64
+    bits = 64
+    if isinstance(isa, VecAVX512):
+        bits = 512
+    elif isinstance(isa, VecAVX2):
+        bits = 256
     product = "(a & 0xffffffff) * b" if bits == 64 else f"(V)_mm{bits}_mul_epu32((__m{bits}i)a, (__m{bits}i)b)"
     return _PHILOX.format(bytes=bits // 8, product=product, n=lanes, seed=seed).strip().splitlines()
 

@@ -16,7 +16,10 @@ from openhpu.compiler.program import sections
 from openhpu.compiler.program.geometry import Geometry
 from openhpu.compiler.program.sizes import Symbols
 
-CONJUGATED, NEGATED, WRAPPED = 1, 2, 4  # flags of a tensor operand; WRAPPED: counts as a Python number in promotion
+# Flags of a tensor operand.
+CONJUGATED = 1
+NEGATED = 2
+WRAPPED = 4  # counts as a Python number in promotion
 
 # ("tensor", slot, dtype, sizes, strides, offset, flags) | ("scalar", index) | ("cpu_scalar", index, dtype, wrapped)
 # | ("const", value) | ("size", formula) | ("list", [argument, ...])

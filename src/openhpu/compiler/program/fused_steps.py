@@ -51,7 +51,8 @@ def _unscaled(a: Arguments, i: int, dtype: torch.dtype) -> Tensor:
 
 def _decayed(a: Arguments, i: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """A gradient with the weight decay in it, and its parameter."""
-    grad, value = _unscaled(a, i, dtype), a.self[i].to(dtype)
+    grad = _unscaled(a, i, dtype)
+    value = a.self[i].to(dtype)
     return grad + value * a.weight_decay if a.weight_decay else grad, value
 
 

@@ -10,7 +10,7 @@ A recipe also returns how many indices of each node were out of range.
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -42,7 +42,7 @@ class _Counts:
 counts = _Counts()  # of the program that is being traced, of which there is one at a time
 
 
-def _missing(index: Any, size: int, wraps: bool = False) -> tuple[Tensor, Tensor]:
+def _missing(index: Tensor, size: int, wraps: bool = False) -> tuple[Tensor, Tensor]:
     """The indices as int64, and which of them are out of range. `wraps`: negative ones count from the end."""
     index = index.to(torch.int64)
     missing = (index < (-size if wraps else 0)) | (index >= size)
@@ -105,28 +105,36 @@ def _is_mask(index: Tensor | None) -> bool:
     return index is not None and index.dtype in (torch.bool, torch.uint8)
 
 
-def _dims(indices: Sequence[Tensor | None]) -> list[tuple[int, int]]:
-    """(number of the index, dimension) of those that are no masks."""
-    found, dim = [], 0
+class _Place(NamedTuple):
+    number: int
+    dim: int
+    values: Tensor
+
+
+def _places(indices: Sequence[Tensor | None]) -> list[_Place]:
+    """The indices that are no masks, each with its number and the dimension that it is for."""
+    found = []
+    dim = 0
     for number, index in enumerate(indices):
         if index is not None and not _is_mask(index):
-            found.append((number, dim))
+            found.append(_Place(number, dim, index))
         dim += index.dim() if index is not None and _is_mask(index) else 1
     return found
 
 
 def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
-    places = _dims(indices)
+    places = _places(indices)
     if any(map(_is_mask, indices)) or not places:
         return aten.index.Tensor(self, indices)
-    safe, anywhere = list(indices), []
-    for number, dim in places:
-        existing, missing = _missing(indices[number], self.shape[dim], wraps=True)
+    safe = list(indices)
+    anywhere = []
+    for number, dim, index in places:
+        existing, missing = _missing(index, self.shape[dim], wraps=True)
         safe[number] = existing.masked_fill(missing, 0)
         anywhere.append(missing)
-    result = aten._unsafe_index.Tensor(_readable(self, [dim for _, dim in places]), safe)
-    first, last = places[0][1], places[-1][1]
-    adjacent = last - first + 1 == len(places)
+    result = aten._unsafe_index.Tensor(_readable(self, [place.dim for place in places]), safe)
+    first = places[0].dim
+    adjacent = places[-1].dim - first + 1 == len(places)
     after = self.dim() - len(places) - (first if adjacent else 0)
     everywhere = functools.reduce(operator.or_, anywhere)
     return result.masked_fill(everywhere.view(*everywhere.shape, *[1] * after), 0)
@@ -134,13 +142,16 @@ def index(self: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
 
 # Writes. Each changes `self`, which is a copy of it where the operator is not one in place.
 
+WriteAt = Callable[[Tensor, Tensor], Tensor]  # of a tensor and indices
+Scatter = Callable[[Tensor, int, Tensor, Tensor], Tensor]  # of a tensor, a dimension, indices and values
+
 
 def _adds_exactly(dtype: torch.dtype) -> bool:
     """Whether generated code adds at an index; Inductor leaves other dtypes to a library."""
     return dtype not in (torch.int64, torch.bool)
 
 
-def _widely(self: Tensor, dim: int, index: Tensor, write: Callable[..., Tensor], wraps: bool = False) -> Tensor:
+def _widely(self: Tensor, dim: int, index: Tensor, write: WriteAt, wraps: bool = False) -> Tensor:
     """`write(self, index)` with one more row, for indices out of range."""
     index, missing = _missing(index, self.shape[dim], wraps)
     written = write(_with_row(self, dim), _last_row(index, missing, self.shape[dim]))
@@ -155,26 +166,28 @@ def _last_row(index: Tensor, missing: Tensor, size: int) -> Tensor:
 def index_put_(
     self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False, unsafe: bool = False
 ) -> Tensor:
-    places = _dims(indices)
+    places = _places(indices)
     given = list(indices)
+    masked = any(map(_is_mask, indices))
     # Inductor leaves out the index of a dimension of size 1.
-    generated = not any(map(_is_mask, indices)) and not any(_is(self.shape[dim], 0, 1) for _, dim in places)
-    if generated and not (accumulate and not _adds_exactly(self.dtype)):
-        for number, dim in places:
-            given[number] = _existing_of(given[number], self.shape[dim], wraps=True)
+    left_out = any(_is(self.shape[place.dim], 0, 1) for place in places)
+    added_elsewhere = accumulate and not _adds_exactly(self.dtype)
+    if not masked and not left_out and not added_elsewhere:
+        for number, dim, index in places:
+            given[number] = _existing_of(index, self.shape[dim], wraps=True)
         return aten.index_put_.default(self, given, values.to(self.dtype), accumulate)
     wide = self
-    for number, dim in places:
-        index, missing = _missing(given[number], self.shape[dim], wraps=True)
-        given[number] = _last_row(index, missing, self.shape[dim])
+    for number, dim, index in places:
+        wrapped, missing = _missing(index, self.shape[dim], wraps=True)
+        given[number] = _last_row(wrapped, missing, self.shape[dim])
         wide = _with_row(wide, dim)
     written = aten.index_put.default(wide, given, values, accumulate)
-    for _, dim in places:
-        written = written.narrow(dim, 0, self.shape[dim])
+    for place in places:
+        written = written.narrow(place.dim, 0, self.shape[place.dim])
     return self.copy_(written)
 
 
-def _existing_of(index: Any, size: int, wraps: bool = False) -> Tensor:
+def _existing_of(index: Tensor, size: int, wraps: bool = False) -> Tensor:
     index, missing = _missing(index, size, wraps)
     return torch.ops.openhpu_compiler.existing.default(index, missing)  # type: ignore[no-any-return]
 
@@ -183,7 +196,8 @@ def _write_rows(self: Tensor, dim: int, index: Tensor, source: Tensor, accumulat
     if self.dim() == 0:
         self.unsqueeze(0).copy_(_write_rows(self.reshape(1).clone(), 0, index, source, accumulate, wraps))
         return self
-    dim, index = _dim(self, dim), index.reshape(-1)
+    dim = _dim(self, dim)
+    index = index.reshape(-1)
     if source.dim() == 0 and not wraps:
         source = source.reshape(1)
     before = [None] * dim
@@ -211,13 +225,20 @@ def index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     return _write_rows(self, dim, index, value.to(self.dtype), accumulate=False, wraps=True)
 
 
-def index_reduce_(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, **options: bool) -> Tensor:
+def index_reduce_(
+    self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
     if self.dim() == 0:
-        one = index_reduce_(self.reshape(1).clone(), 0, index, source.reshape(1), reduce, **options)
+        one = index_reduce_(self.reshape(1).clone(), 0, index, source.reshape(1), reduce, include_self=include_self)
         return self.copy_(one.reshape(()))
-    dim, index = _dim(self, dim), index.reshape(-1)
+    dim = _dim(self, dim)
+    index = index.reshape(-1)
     rows = source.reshape(1) if source.dim() == 0 else source
-    return _widely(self, dim, index, lambda x, at: aten.index_reduce.default(x, dim, at, rows, reduce, **options))
+
+    def write(x: Tensor, at: Tensor) -> Tensor:
+        return aten.index_reduce.default(x, dim, at, rows, reduce, include_self=include_self)
+
+    return _widely(self, dim, index, write)
 
 
 def scatter_(self: Tensor, dim: int, index: Tensor, src: Any, *, reduce: str | None = None) -> Tensor:
@@ -231,13 +252,14 @@ def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return _scattered(self, dim, index, src, aten.scatter_add.default)
 
 
-def scatter_reduce_(self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, **options: bool) -> Tensor:
-    return _scattered(self, dim, index, src, functools.partial(aten.scatter_reduce.two, reduce=reduce, **options))
-
-
-def _scattered(
-    self: Tensor, dim: int, index: Tensor, src: Any, write: Callable[..., Tensor], generated: bool = False
+def scatter_reduce_(
+    self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
+    write = functools.partial(aten.scatter_reduce.two, reduce=reduce, include_self=include_self)
+    return _scattered(self, dim, index, src, write)
+
+
+def _scattered(self: Tensor, dim: int, index: Tensor, src: Any, write: Scatter, generated: bool = False) -> Tensor:
     """`generated`: Inductor generates code that writes at an index."""
     if self.dim() == 0:
         one = _scattered(self.reshape(1).clone(), 0, index, src, write, generated)

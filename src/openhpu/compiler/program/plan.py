@@ -108,7 +108,8 @@ def _choose_base(slot: Slot) -> None:
     if slot.kind == "fresh" and len(slot.results) == 1:
         number, position, place = slot.results[0]
         if slot.first_use == number and _reaches_all(place, slot):
-            slot.base, slot.producer = place, (number, position)
+            slot.base = place
+            slot.producer = (number, position)
             return
     places = [place for place in slot.operands if place.numel] + [place for *_, place in slot.results]
     candidates = [place for place in dict.fromkeys(places) if place.is_dense]

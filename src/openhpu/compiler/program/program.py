@@ -26,7 +26,9 @@ _TAKE_NUMBERS = {"add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "fl
 _WIDTH = 160  # beyond it, a call gets a line for each argument
 
 # Calls that the traced form makes and the readable form does not.
-AT_NODE, LAID_OUT, LOWERED = "_at_node", "_laid_out", "_lowered"
+AT_NODE = "_at_node"
+LAID_OUT = "_laid_out"
+LOWERED = "_lowered"
 
 
 class Program:
@@ -131,7 +133,8 @@ class _Writer:
         return "\n".join([*head, *(f"    {line}" for line in lines), f"    return ({outputs}{comma})", ""])
 
     def _name(self, wanted: str) -> str:
-        name, count = wanted, 0
+        name = wanted
+        count = 0
         while name in self._names:
             count += 1
             name = f"{wanted}_{count}"
@@ -288,7 +291,7 @@ class _Writer:
         operands: list[Any] = []
         for _, arg in graph.flattened(node["args"]):
             if arg[0] == "tensor" and arg[6] & graph.WRAPPED:
-                operands.append(1j if arg[2].is_complex else 1.0 if arg[2].is_floating_point else 1)
+                operands.append(_number_of(arg[2]))
             elif arg[0] == "tensor":
                 operands.append(torch.empty((0,) if arg[3] else (), dtype=self._wide.dtype(arg[2])))
             elif arg[0] == "cpu_scalar":
@@ -329,6 +332,13 @@ class _Widened:
 def _shape_text(place: Geometry) -> str:
     text = f"{str(place.dtype).removeprefix('torch.')}{list(place.sizes)}"
     return text if place.is_contiguous else f"{text} strides {list(place.strides)}"
+
+
+def _number_of(dtype: torch.dtype) -> complex:
+    """A Python number of this kind."""
+    if dtype.is_complex:
+        return 1j
+    return 1.0 if dtype.is_floating_point else 1
 
 
 def _source(value: Any) -> str:

@@ -7,9 +7,12 @@ of as messages. A file has the digest of its content as its name, so that recipe
 import hashlib
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from openhpu.settings import folders
+
+if TYPE_CHECKING:
+    from openhpu.compiler.program.description import Description
 
 SUFFIX = ".const_section"
 _COMPRESSED = f".z{SUFFIX}"
@@ -21,10 +24,11 @@ _compressed = False
 def keep_in(folder: Path | None, compressed: bool = False) -> None:
     """Write sections into `folder` from now on; None: nowhere."""
     global _folder, _compressed
-    _folder, _compressed = folder and folder.absolute(), compressed
+    _folder = folder and folder.absolute()
+    _compressed = compressed
 
 
-def as_files(description: Any) -> Any:
+def as_files(description: "Description") -> "Description":
     """A `Description` with its constants as paths of their sections, which are there. Raises OSError."""
     if _folder is None or "constants" not in description:
         return description

@@ -51,7 +51,8 @@ class Symbols:
         if not any(kept):
             return hint
         size = Size(hint)
-        size.symbols, size.polynomial = self, kept
+        size.symbols = self
+        size.polynomial = kept
         return size
 
     def note_less(self, low: _Polynomial, high: _Polynomial) -> None:
@@ -78,8 +79,11 @@ def _text(polynomial: _Polynomial) -> str:
     out = ""
     for names, factor in sorted(polynomial.items(), key=lambda item: -len(item[0])):
         number = [str(abs(factor))] if abs(factor) != 1 or not names else []
-        sign = "-" if factor < 0 else "+" if out else ""
-        out += sign + "*".join([*number, *names])
+        if factor < 0:
+            out += "-"
+        elif out:
+            out += "+"
+        out += "*".join([*number, *names])
     return out or "0"
 
 

@@ -117,13 +117,17 @@ def _along_axes(base: Geometry, wanted: Geometry) -> list[Step] | None:
         if not below or below[-1] in axis_of.values() or stride % base.strides[below[-1]]:
             return None
         axis = below[-1]
-        axis_of[dim], start, step = axis, starts[axis], stride // base.strides[axis]
+        axis_of[dim] = axis
+        start = starts[axis]
+        step = stride // base.strides[axis]
         stop = start + (n - 1) * step + 1
         if stop > base.sizes[axis]:
             return None
-        whole = step == 1 and n == base.sizes[axis]
-        ends = (start or None, None if stop == base.sizes[axis] else stop)
-        index[axis] = slice(None) if whole else slice(*ends, step if step > 1 else None)
+        if step == 1 and n == base.sizes[axis]:
+            index[axis] = slice(None)
+        else:
+            last = None if stop == base.sizes[axis] else stop
+            index[axis] = slice(start or None, last, step if step > 1 else None)
     if len(base.sizes) == len(wanted.sizes):
         for axis in set(starts) - set(axis_of) - set(axis_of.values()):  # keeps its place as a dimension of size 1
             stop = starts[axis] + 1
@@ -188,7 +192,8 @@ def _by_factors(base: Geometry, wanted: Geometry) -> list[Step] | None:
         strides.append(1)
     if any(outer % inner or outer == inner for outer, inner in itertools.pairwise(strides)):
         return None
-    count, distance = base.numel, wanted.offset - base.offset
+    count = base.numel
+    distance = wanted.offset - base.offset
     rows = wanted.dims[0][0] if wanted.dims else 1
     # From the base's start; else from the view's own, whose first row may lie across the base's rows.
     for begin, length in ((0, count), (distance, rows * strides[0])):

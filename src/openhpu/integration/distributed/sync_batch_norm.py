@@ -73,7 +73,8 @@ def batch_norm_elemt(a: Arguments) -> Tensor:
 
 def batch_norm_backward_reduce(a: Arguments) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Sums of this process over each channel: of the gradient, of it times the centred input; gradients of both."""
-    grad, others = _wide(a.grad_out), _others(a.input)
+    grad = _wide(a.grad_out)
+    others = _others(a.input)
     sum_dy = grad.sum(others)
     sum_dy_xmu = (grad * (_wide(a.input) - _channels(a.mean, a.input))).sum(others)
     dtype = a.weight.dtype if a.weight is not None else a.input.dtype

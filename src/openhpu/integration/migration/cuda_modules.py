@@ -50,7 +50,8 @@ class Migrated(ModuleType):
 
     def __init__(self, name: str, original: ModuleType | None, prefix: str = "") -> None:
         super().__init__(name, original.__doc__ if original else None)
-        self.__dict__["_original"], self.__dict__["_prefix"] = original, prefix or name
+        self.__dict__["_original"] = original
+        self.__dict__["_prefix"] = prefix or name
         for attribute in ("__path__", "__spec__", "__file__", "__all__", "__package__"):
             if hasattr(original, attribute):
                 self.__dict__[attribute] = getattr(original, attribute)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map_only
 
+from openhpu.device.arguments import DeviceArgument
 from openhpu.integration.migration import cuda_arguments
 from openhpu.integration.migration.cuda_names import PAGE
 from openhpu.interface import hpu
@@ -38,14 +39,14 @@ def _lazy_init() -> None:
 
 
 @stands_for("torch.cuda.get_device_capability")
-def get_device_capability(device: Any = None) -> tuple[int, int]:
+def get_device_capability(device: DeviceArgument = None) -> tuple[int, int]:
     """(8, 0): with it, scripts choose bfloat16."""
     hpu.get_device_properties(device)
     return CAPABILITY
 
 
 @stands_for("torch.cuda.get_device_properties")
-def get_device_properties(device: Any = None) -> Any:
+def get_device_properties(device: DeviceArgument = None) -> Any:
     """The properties of torch.hpu, and CUDA's names for some of them."""
     own = hpu.get_device_properties(device)
     more = {"major": CAPABILITY[0], "minor": CAPABILITY[1], "multi_processor_count": own.tpc_count}
@@ -60,7 +61,7 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 @stands_for("torch.cuda.memory_stats")
-def memory_stats(device: Any = None) -> dict[str, int]:
+def memory_stats(device: DeviceArgument = None) -> dict[str, int]:
     """The numbers of torch.hpu, also under CUDA's keys, in bytes."""
     return {
         **hpu.memory_stats(device),
@@ -72,7 +73,7 @@ def memory_stats(device: Any = None) -> dict[str, int]:
 
 
 @stands_for("torch.cuda.device_memory_used")
-def device_memory_used(device: Any = None) -> int:
+def device_memory_used(device: DeviceArgument = None) -> int:
     """The bytes of the device that are not free."""
     return memory_info(device).used  # type: ignore[no-any-return]
 
@@ -107,7 +108,7 @@ class graph(hpu.graph):  # named as in torch.cuda
     """torch.hpu.graph with CUDA's arguments. Operators have no effect during the capture."""
 
     def __init__(
-        self, cuda_graph: Any, pool: Any = None, stream: Any = None, capture_error_mode: str = "global"
+        self, cuda_graph: Any, pool: Any = None, stream: torch.Stream | None = None, capture_error_mode: str = "global"
     ) -> None:
         super().__init__(cuda_graph, stream, dry_run=True)
 
@@ -188,7 +189,9 @@ def load(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
 class DataParallel(torch.nn.DataParallel):  # type: ignore[type-arg]
     """On the current device alone."""
 
-    def __init__(self, module: Any, device_ids: Any = None, output_device: Any = None, dim: int = 0) -> None:
+    def __init__(
+        self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
+    ) -> None:
         super().__init__(module, [hpu.current_device()], dim=dim)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:

@@ -210,7 +210,8 @@ def fp8_gemm_v2(a: Arguments) -> Tensor:
         check(tensor.is_floating_point(), name, argument, tensor, "a floating-point tensor, usually of fp8")
     check(dtype.is_floating_point, name, "out_dtype", dtype, "a floating-point dtype")
     left = A.transpose(-1, -2) if a.trans_A and A.dim() > 1 else torch.atleast_2d(A)
-    right = B.unsqueeze(-1) if B.dim() == 1 else B.transpose(-1, -2) if a.trans_B else B
+    right = B.transpose(-1, -2) if a.trans_B and B.dim() > 1 else B
+    right = right.unsqueeze(-1) if B.dim() == 1 else right
     check(left.shape[-1] == right.shape[-2], name, "B", B, f"{left.shape[-1]} rows (after trans_B), A's columns")
     batches = (left.shape[:-2], right.shape[:-2])
     fit = all(m == n or 1 in (m, n) for m, n in zip(batches[0][::-1], batches[1][::-1], strict=False))
@@ -291,7 +292,7 @@ def sum_fp8(a: Arguments) -> Tensor:
     dtype = a.out_dtype or x.dtype
     expect(a, "self", x.is_floating_point(), "a floating-point tensor, usually of fp8")
     expect(a, "out_dtype", dtype.is_floating_point, "a floating-point dtype")
-    dims = [] if a.dim is None else [d + x.dim() if d < 0 else d for d in a.dim]
+    dims = [d + x.dim() if d < 0 else d for d in a.dim or ()]
     fits = len(set(dims)) == len(dims) and all(0 <= d < max(x.dim(), 1) for d in dims)
     check(fits, a.operator, "dim", a.dim and list(a.dim), f"different dimensions of a tensor of {x.dim()}")
     return narrowed(torch.sum(widened(x), a.dim, a.keepdim), dtype)

@@ -10,27 +10,34 @@ from openhpu.interface.gaudi_ops.registry import Arguments
 def kv_reorder(self: Tensor, start: Tensor, end: Tensor, beam_idx: Tensor) -> Tensor:
     """The cache whose positions from `start` to before `end` come from the beams that go on.
 
-    self: [batch * beams, heads, ..., length, dimension] or [batch, 4, heads, length, dimension], of any strides; start,
-    end: integers [batch] or [1]; beam_idx: uint8 [batch], the beams that four beams continue, two bits each, the first
-    in the lowest; or integers [batch * beams], entries of the first dimension.
+    self: [batch, 4, ..., length, dimension], of any strides: the second dimension is that of the beams. start, end:
+    integers [batch] or [1]. beam_idx: uint8 [batch], the beams that four beams continue, two bits each, the first in
+    the highest. Beams may also lie in the first dimension: [batch * 4, ..., length, dimension], with as many bytes, or
+    with integers [batch * 4], entries of the first dimension. Raises RuntimeError for others.
     """
-    name = "kv_reorder"
-    check(self.dim() >= 4, name, "self", self, "[batch * beams, heads, ..., length, dimension]")
-    if self.dim() == 5 and self.shape[1] == 4 and beam_idx.dtype is torch.uint8 and beam_idx.numel() == self.shape[0]:
-        return kv_reorder(self.flatten(0, 1), start, end, beam_idx).view(self.shape)
-    rows = self.shape[0]
-    if beam_idx.dtype is torch.uint8:
-        check(beam_idx.numel() * 4 == rows, name, "beam_idx", beam_idx, f"{rows // 4} bytes, one for four beams")
-        shifts = torch.arange(0, 8, 2, dtype=torch.int64, device=self.device)
-        within = (beam_idx.reshape(-1, 1).long() >> shifts) & 3
-        source = (within + 4 * torch.arange(beam_idx.numel(), device=self.device).unsqueeze(-1)).reshape(-1)
+    name, count = "kv_reorder", beam_idx.numel()
+    check(self.dim() >= 4, name, "self", self, "[batch, 4, ..., length, dimension]")
+    whole, packed = beam_idx.reshape(-1), beam_idx.dtype is torch.uint8
+    fits = not beam_idx.is_floating_point() and beam_idx.dtype is not torch.bool
+    check(fits, name, "beam_idx", beam_idx, "a uint8 tensor, four beams in a byte, or integers")
+    if packed and list(self.shape[:2]) == [count, 4]:
+        rows, entries = self.reshape(-1, *self.shape[2:]), count
     else:
-        check(beam_idx.numel() == rows, name, "beam_idx", beam_idx, f"{rows} integers, one for each entry")
-        source = beam_idx.reshape(-1).long()
+        rows, entries = self, self.shape[0]
+        batch = f"{self.shape[0] // 4} bytes, or {self.shape[0]} where the second dimension has 4 entries"
+        expected = batch if packed else f"{entries} integers, one for each entry"
+        check(count * (4 if packed else 1) == entries, name, "beam_idx", beam_idx, expected)
+    if packed:
+        shifts = torch.arange(6, -1, -2, dtype=torch.int64, device=self.device)
+        within = (whole.unsqueeze(-1).long() >> shifts) & 3
+        source = (within + 4 * torch.arange(count, device=self.device).unsqueeze(-1)).reshape(-1)
+    else:
+        source = whole.long()
+    moved = rows.index_select(0, source).reshape(self.shape)
     length = self.shape[-2]
     positions = torch.arange(length, device=self.device)
-    inside = (positions >= _each(name, "start", start, rows)) & (positions < _each(name, "end", end, rows))
-    return torch.where(inside.reshape(-1, *[1] * (self.dim() - 3), length, 1), self.index_select(0, source), self)
+    inside = (positions >= _each(name, "start", start, entries)) & (positions < _each(name, "end", end, entries))
+    return torch.where(inside.reshape(-1, *[1] * (self.dim() - 3), length, 1), moved, self)
 
 
 def _each(name: str, argument: str, bound: Tensor, rows: int) -> Tensor:

@@ -87,8 +87,9 @@ def _check_weights(a: Arguments) -> None:
     fits = a.hidden_states.is_floating_point() and a.hidden_states.dim() == 2
     expect(a, "hidden_states", fits, "a floating-point tensor [tokens, H]")
     wide, dtype = a.hidden_states.shape[1], a.hidden_states.dtype
+    axis = 0 if a.permuted_weights else -1
     for i, weights in enumerate(zip(a.w1, a.w2, a.w3, strict=True)):
-        inner = weights[0].shape[0 if a.permuted_weights else -1] if weights[0].dim() == 2 else -1
+        inner = weights[0].shape[axis] if weights[0].dim() == 2 else -1
         shapes = [wide, inner], [wide, inner], [inner, wide]
         for argument, weight, shape in zip(("w1", "w2", "w3"), weights, shapes, strict=True):
             shape = shape[::-1] if a.permuted_weights else shape

@@ -26,6 +26,26 @@ def rotate(x: Tensor, mode: int) -> Tensor:
     return torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
 
 
+class _Layout(enum.Enum):
+    """The dimensions of a table of sines or cosines, but for the last one and those of 1."""
+
+    POSITIONS = enum.auto()
+    BATCH_AND_POSITIONS = enum.auto()  # of an input that also has heads
+    OF_INPUT = enum.auto()  # it broadcasts to the input as it is
+
+
+def _layout(x: Tensor, table: Tensor, axes: list[int]) -> _Layout:
+    """`axes`: the table's dimensions that are not of 1, but for the last one."""
+    has_heads = x.dim() == 4
+    if len(axes) == 1:
+        # Its positions are taken: a row for each member of the batch.
+        taken = has_heads and table.dim() == 4 and axes == [0] and table.shape[0] == x.shape[0]
+        return _Layout.OF_INPUT if taken else _Layout.POSITIONS
+    if has_heads and table.dim() == 3 and table.shape[0] == x.shape[0]:
+        return _Layout.BATCH_AND_POSITIONS
+    return _Layout.OF_INPUT
+
+
 def angles(a: Arguments, x: Tensor, table: Tensor) -> Tensor:
     """The rows of a table of sines or cosines that belong to the positions of `x`, as wide as `x`.
 
@@ -33,16 +53,16 @@ def angles(a: Arguments, x: Tensor, table: Tensor) -> Tensor:
     position_ids, or from `offset` on. Any other, [batch, 1, 1, D] and [batch, S, D] among them, broadcasts to `x` as it
     is. D may be half of x's last dimension.
     """
-    name, position_ids = a.operator, a.position_ids
+    name = a.operator
     check(table.dim() >= 1 and table.is_floating_point(), name, "cos", table, "a floating-point tensor [..., D]")
     axes = [axis for axis in range(table.dim() - 1) if table.shape[axis] != 1]
-    positions = table.shape[axes[0]] if axes else 1
-    of_batch = table.dim() == x.dim() == 4 and axes == [0] and table.shape[0] == x.shape[0]  # its positions are taken
-    if position_ids is not None and len(axes) == 1 and not of_batch:
-        table = _by_index(a, x, table.reshape(positions, table.shape[-1]))
-    elif position_ids is None and len(axes) == 1 and not of_batch:
-        table = _from_offset(name, x, table, axes[0], a.offset)
-    elif table.dim() == 3 and x.dim() == 4 and table.shape[0] == x.shape[0]:
+    layout = _layout(x, table, axes)
+    if layout is _Layout.POSITIONS:
+        if a.position_ids is None:
+            table = _from_offset(name, x, table, axes[0], a.offset)
+        else:
+            table = _by_index(a, x, table.reshape(table.shape[axes[0]], table.shape[-1]))
+    elif layout is _Layout.BATCH_AND_POSITIONS:
         table = table.unsqueeze(1 if table.shape[1] in (1, x.shape[2]) else 2)  # the same for all heads
     if table.shape[-1] * 2 == x.shape[-1]:
         halves = a.mode == RotaryPosEmbeddingMode.BLOCKWISE
@@ -64,7 +84,9 @@ def _by_index(a: Arguments, x: Tensor, table: Tensor) -> Tensor:
     length_first = x.dim() == 4 and list(position_ids.shape) in ([x.shape[0], x.shape[1]], [1, x.shape[1]])
     expect(a, "position_ids", heads_first or length_first, wanted)
     rows = table[position_ids]
-    return rows.unsqueeze(1 if heads_first else 2) if x.dim() == 4 else rows
+    if x.dim() != 4:
+        return rows
+    return rows.unsqueeze(1 if heads_first else 2)
 
 
 def _from_offset(name: str, x: Tensor, table: Tensor, axis: int, offset: int) -> Tensor:

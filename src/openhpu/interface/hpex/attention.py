@@ -52,7 +52,7 @@ class FusedSDPA:
         each head in the sum of the softmax. `return_dropout_mask`, `return_attn_probs`: more results, in this order.
         Raises RuntimeError for arguments that do not fit. Source: torch.nn.functional.scaled_dot_product_attention.
         """
-        mode = str(softmax_mode) if isinstance(softmax_mode, str) else "fast" if softmax_mode else "None"
+        mode = _softmax_mode(softmax_mode)
         grouped = query.dim() >= 3 and bool(query.shape[-3] != key.shape[-3])  # torch.jit.trace has sizes as tensors
         alone = query.dim() == 4 and sinks is None and not (return_attn_probs or return_dropout_mask)
         if alone and valid_sequence_lengths is None and window_size is None:
@@ -99,6 +99,12 @@ def lowered(*tensors: Any) -> Any:
     if not torch.is_autocast_enabled("hpu"):
         return tensors
     return tuple(tensor if tensor is None else tensor.to(torch.get_autocast_dtype("hpu")) for tensor in tensors)
+
+
+def _softmax_mode(mode: str | bool) -> str:
+    if isinstance(mode, str):
+        return str(mode)
+    return "fast" if mode else "None"
 
 
 def _window(window: Any) -> Window | None:

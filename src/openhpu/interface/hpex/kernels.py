@@ -22,6 +22,8 @@ __all__ = [
     "triu_masked_softmax",
 ]
 
+_SCALES = ("d_scale_q", "d_scale_k", "d_scale_v", "q_scale_s", "q_scale_o", "d_scale_s")
+
 
 class CTCLoss:
     """Connectionist temporal classification. Called as `CTCLoss.apply(...)`."""
@@ -141,19 +143,19 @@ def fp8_fused_sdpa(
     elif any(s is not None for s in scales):
         check(all(s is not None for s in scales), "fp8_fused_sdpa", "scales", scales, "numbers for all, or tensors")
     out, _, _, _, amax_s, amax_o = torch.ops.hpu.fp8_sdpa_recomp_fwd(
-        query,
-        key,
-        value,
-        attn_mask,
-        dropout_p,
-        default_scale(query, scale),
-        is_causal,
-        False,
-        softmax_mode,
-        *scales,
-        is_amax_s,
-        is_amax_o,
-        valid_seq_len,
-        seq_padding_type,
+        q=query,
+        k=key,
+        v=value,
+        attention_mask=attn_mask,
+        p=dropout_p,
+        scale=default_scale(query, scale),
+        is_causal=is_causal,
+        requires_backward=False,
+        softmax_mode=softmax_mode,
+        **dict(zip(_SCALES, scales, strict=True)),
+        is_amax_s=is_amax_s,
+        is_amax_0=is_amax_o,
+        valid_seq_len=valid_seq_len,
+        seq_padding_type=seq_padding_type,
     )
     return out, amax_s, amax_o

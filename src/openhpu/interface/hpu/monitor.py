@@ -2,7 +2,7 @@
 
 import warnings
 
-from openhpu.device.arguments import DeviceArgument, opened_index
+from openhpu.device.arguments import DeviceArgument, asked_index
 from openhpu.observe import events
 from openhpu.observe.smi import publisher
 
@@ -14,7 +14,7 @@ _sync_subscriptions: list[events.Subscription] = []  # none in the mode "default
 
 def utilization(device: DeviceArgument = None) -> int:
     """The share of time, in percent, that `device` ran operators in the last half second, as hl-smi shows it."""
-    return publisher.utilization(opened_index(device))
+    return publisher.utilization(asked_index(device))
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
@@ -27,7 +27,7 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
         raise ValueError(f"the synchronisation debug mode must be 'default' (0) or 'warn' (1), but got {debug_mode!r}")
     while _sync_subscriptions:
         events.unsubscribe(_sync_subscriptions.pop())
-    if mode == 1:
+    if mode == _SYNC_MODES["warn"]:
         _sync_subscriptions.extend(events.subscribe(kind, _warn) for kind in ("blocking_read", "wait"))
 
 

@@ -48,7 +48,8 @@ def random_area(rng: np.random.Generator, width: int, height: int, scale: Range,
     largest one in the middle whose ratio is allowed. Source: torchvision.transforms.RandomResizedCrop."""
     logarithms = math.log(ratio[0]), math.log(ratio[1])
     for _ in range(_TRIES):
-        area, aspect = width * height * rng.uniform(*scale), math.exp(rng.uniform(*logarithms))
+        area = width * height * rng.uniform(*scale)
+        aspect = math.exp(rng.uniform(*logarithms))
         w, h = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
         if 0 < w <= width and 0 < h <= height:
             return int(rng.integers(0, width - w + 1)), int(rng.integers(0, height - h + 1)), w, h

@@ -115,7 +115,9 @@ class ReadImageDatasetFromDir(Reader):
             self._labels = np.array([number[name] for name in names])
         else:
             self._files, self._labels = self._found(Path(given["dir"]), given["format"])
-        slices, index, self._batch = given["num_slices"], given["slice_index"], pipe.get_batch_size()
+        slices = given["num_slices"]
+        index = given["slice_index"]
+        self._batch = pipe.get_batch_size()
         if slices < 1 or not 0 <= index < slices:
             raise self.error(f"slice_index is {index} of num_slices {slices}; expected 0 to {slices - 1}")
         self._rng = np.random.default_rng(_seed(given["seed"]) % 2**63)
@@ -213,7 +215,8 @@ class ImageDecoder(Node):
 
     def prepare(self, pipe: MediaPipe) -> None:
         self._pool = pipe.pool
-        self._seed, self._place = _seed(self.arguments["seed"]) % 2**63, 0
+        self._seed = _seed(self.arguments["seed"]) % 2**63
+        self._place = 0
         layout = self.arguments["output_format"]
         if layout not in (types.imgtype.RGB_I, types.imgtype.RGB_P):
             raise self.error(f"output_format is {layout!r}; expected imgtype.RGB_I or RGB_P")
@@ -243,7 +246,8 @@ class ImageDecoder(Node):
         return np.asarray(image.crop((x, y, x + w, y + h)) if w and h else image)
 
     def _box(self, width: int, height: int, place: int, crop: _Array | None) -> images.Box:
-        given, kinds = self.arguments, types.randomCropType
+        given = self.arguments
+        kinds = types.randomCropType
         if crop is not None:
             x, y, w, h = (float(share) for share in crop)
             left, top = min(int(x * width), width - 1), min(int(y * height), height - 1)

@@ -142,7 +142,8 @@ class MediaPipe:
                 raise ValueError(f"MediaPipe: {name} is {value!r}; expected an integer of at least {least}")
         self.device = device or "hpu"
         self.pipe_name = pipe_name or type(self).__name__
-        self._depth, self._batch_size = prefetch_depth, batch_size
+        self._depth = prefetch_depth
+        self._batch_size = batch_size
         self._threads = num_threads or usable_cores()
         self._results: tuple[Edge, ...] | None = None
         self._order: list[Node] = []

@@ -1,10 +1,11 @@
 """Advice about a run; each piece has its evidence. The texts are in advice.tsv."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from openhpu.observe.insight import observed
-from openhpu.observe.insight.observed import Document, plural, size, where
+from openhpu.observe.insight.observed import plural, size, where
+from openhpu.observe.insight.schema import BlockingRead, Document, KindOfWait
 from openhpu.settings.table import rows_beside
 
 _MANY_GRAPHS = 10
@@ -15,6 +16,9 @@ _TEXTS = {name: (title, text) for name, title, text in rows_beside(__file__, "ad
 
 # The name of a text, the evidence (none: it does not apply), and what the text has places for.
 Found = Iterator[tuple[Any, ...]]
+
+
+_Wait = TypeVar("_Wait", BlockingRead, KindOfWait)
 
 
 class Advice(NamedTuple):
@@ -43,10 +47,10 @@ def _fallbacks(document: Document) -> Found:
         yield name, [observed.times(r, observed.fallback(r)) for r in found]
 
 
-def _often(document: Document, name: str) -> list[dict[str, Any]]:
-    """The records of that name that came in at least every other step."""
+def _often(document: Document, waits: list[_Wait]) -> list[_Wait]:
+    """Those that came in at least every other step."""
     steps = document["steps"]["count"]
-    return [r for r in document[name] if steps >= 2 and r["count"] >= steps / 2]
+    return [r for r in waits if steps >= 2 and r["count"] >= steps / 2]
 
 
 def _waits(document: Document) -> Found:
@@ -54,10 +58,10 @@ def _waits(document: Document) -> Found:
     lines = [
         f"{where(r)}: {r['op']} {plural(r['count'], 'time')} in {steps}, {size(r['bytes'])} in all, waited "
         f"{observed.wait(r['wait_ns'])}"
-        for r in _often(document, "blocking_reads")
+        for r in _often(document, document["blocking_reads"])
     ]
     yield "read", lines
-    yield "shape", [observed.waited(r) for r in _often(document, "shape_waits")]
+    yield "shape", [observed.waited(r) for r in _often(document, document["shape_waits"])]
 
 
 def _recompilations(document: Document) -> Found:

@@ -2,15 +2,17 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from openhpu.observe.insight import schema
 from openhpu.observe.insight.phases import BEFORE
 
 _KEPT = 500
 _MOST_COMPARED = 100  # earlier graphs of the same function
 _MOST_DIFFERENCES = 3
-_MANY, _LENGTHS = 6, 4  # graphs of one function from which on padding is advised, and to how many lengths
+_MANY = 6  # graphs of one function from which on padding is advised
+_LENGTHS = 4  # the lengths that the advice pads to
 _TENSOR = re.compile(r"\w+\[([\d, ]*)\]$")
 
 Row = dict[str, Any]
@@ -26,7 +28,7 @@ class Captures:
         self._unequal: Counter[tuple[Any, ...]] = Counter()
         self._unchecked: Counter[tuple[Any, ...]] = Counter()
 
-    def check(self, event: Row, place: Row) -> None:
+    def check(self, event: Row, place: schema.Place) -> None:
         """The event `graph_check`, and the line."""
         key = (event["owner"], event["op"], place["file"], place["line"], event["text"])
         self._checked += event["outcome"] in ("equal", "different")
@@ -34,25 +36,25 @@ class Captures:
             counts = self._unchecked if event["outcome"] == "unchecked" else self._unequal
             counts[key if key in counts or len(counts) < _KEPT else (*key[:4], "")] += 1
 
-    def add(self, event: Row, place: Row, phase: str) -> None:
+    def add(self, event: Row, place: schema.Place, phase: str) -> None:
         """The event `hpu_graph`, its line, and the phase of the script."""
         if len(self._rows) == _KEPT:
             self._more += 1
             return
         self._rows.append({**event, **place, "phase": phase, "differs": self._difference(event, place)})
 
-    def _difference(self, event: Row, place: Row) -> list[str]:
+    def _difference(self, event: Row, place: schema.Place) -> list[str]:
         """What differs from the nearest earlier graph of the same function; of a capture by hand, of the same line."""
         alike = [r for r in self._rows if _code(r) == _code({**event, **place})][-_MOST_COMPARED:]
         found = [_differences(r["inputs"], event["inputs"]) for r in reversed(alike)]
         return min(found, key=len)[:_MOST_DIFFERENCES] if found else []
 
-    def document(self) -> Row:
+    def document(self) -> schema.CapturedGraphs:
         """`captures`: a row for each graph. `captures_later`: those after the warm-up. `captures_more`: not kept.
 
         Of checked replays: `graphs_checked` in number, `graph_differences`, and `graphs_unchecked` with the reason.
         """
-        rows = [{**row, "replays": row["replays"].count} for row in self._rows]
+        rows: list[Any] = [{**row, "replays": row["replays"].count} for row in self._rows]
         later = [row for row in rows if row["phase"] not in BEFORE]
         return {
             "captures": rows,
@@ -64,12 +66,14 @@ class Captures:
         }
 
 
-def _counted(counts: Counter[tuple[Any, ...]]) -> list[Row]:
-    names = ("owner", "op", "file", "line", "text")
-    return [{**dict(zip(names, key, strict=True)), "count": count} for key, count in counts.items()]
+def _counted(counts: Counter[tuple[Any, ...]]) -> list[schema.Check]:
+    return [
+        {"owner": owner, "op": op, "file": file, "line": line, "text": text, "count": count}
+        for (owner, op, file, line, text), count in counts.items()
+    ]
 
 
-def _code(row: Row) -> Any:
+def _code(row: Mapping[str, Any]) -> Any:
     """The function of a graph; of a capture by hand, its line."""
     return row["owner"] or (row["file"], row["line"])
 
@@ -83,9 +87,9 @@ def _differences(before: dict[str, str], after: dict[str, str]) -> list[str]:
     ]
 
 
-def paddings(rows: list[Row]) -> Iterator[tuple[Row, int, list[int]]]:
+def paddings(rows: list[schema.Capture]) -> Iterator[tuple[schema.Capture, int, list[int]]]:
     """Functions whose graphs differ in one length alone: its last graph, how many there are, lengths to pad to."""
-    by_function: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    by_function: dict[tuple[Any, ...], list[schema.Capture]] = defaultdict(list)
     for row in rows:
         pattern = tuple((place, _kind(text), len(_sizes(text))) for place, text in row["inputs"].items())
         by_function[_code(row), pattern].append(row)

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from openhpu.observe.insight.observed import Document, size
+from openhpu.observe.insight.observed import size
+from openhpu.observe.insight.schema import Document
 
 _WIDTH = 1000
 _STEPS_IN_DETAIL = 8
@@ -12,7 +13,8 @@ _STEPS_IN_DETAIL = 8
 def timeline(document: Document) -> str:
     """Lanes of host, device and compiler over the whole run, and over its last steps."""
     steps = document["timeline"]["steps_us"]
-    whole = _lanes(document, 0, max(1, round(document["process"]["seconds"] * 1e6)), "The whole run")
+    seconds = document["process"]["seconds"] or 0.0
+    whole = _lanes(document, 0, max(1, round(seconds * 1e6)), "The whole run")
     if len(steps) <= _STEPS_IN_DETAIL:
         return whole
     return whole + _lanes(document, steps[-_STEPS_IN_DETAIL - 1], steps[-1], f"The last {_STEPS_IN_DETAIL} steps")
@@ -63,7 +65,8 @@ def memory(document: Document) -> str:
     peak = document["memory"]["peak_bytes"]
     if len(points) < 2 or not peak:
         return "<p>Too few measurements to draw.</p>"
-    begin, end = points[0][0], max(points[-1][0], points[0][0] + 1)
+    begin = points[0][0]
+    end = max(points[-1][0], points[0][0] + 1)
     path: list[str] = []
     height = 120
     for time, used in points:

@@ -21,20 +21,21 @@ from typing import Any, NamedTuple
 # Not at the end: classes that are made then would let Python forget that an interrupt ended the script.
 from openhpu import _C
 from openhpu.observe import added_sections, events, process_names
+from openhpu.observe.insight import schema
 from openhpu.observe.insight.captures import Captures
 from openhpu.observe.insight.marks import Marks, Peaks, Timeline, choose
-from openhpu.observe.insight.observed import COUNTED, FORMAT, changed
+from openhpu.observe.insight.observed import COUNTED, changed
 from openhpu.observe.insight.phases import Phases
 from openhpu.observe.process_end import at_process_end
 from openhpu.settings import folders
 
-_FIRST_WRITE_S, _LONGEST_PAUSE_S = 0.25, 30.0
+_FIRST_WRITE_S = 0.25
+_LONGEST_PAUSE_S = 30.0
 _DRAIN_EVERY = 16  # steps between two looks at the worker's busy times
 _KEPT_TIMELINE = 2000
 # Of a program that makes ever new ones; of those that were not seen for the longest only the numbers are left.
 _KEPT_GRAPHS = _KEPT_RECIPES = 2000
 _KEPT_ONCE = 200
-_CHANGED = ("cause", "op", "argument", "dimension")  # what tells recompilations of a line apart
 _ORIGIN = ("origin", "origin_op", "origin_file", "origin_line")  # of a recompilation's size, if it is known
 
 Key = tuple[Any, ...]
@@ -70,10 +71,10 @@ class Collector:
         self._graphs: OrderedDict[str, dict[str, Any]] = OrderedDict()  # by the time of their last sight
         self._graphs_ran: Counter[str] = Counter()
         self._once_gone: list[dict[str, Any]] = []  # the first that came only once and are no longer among `_graphs`
-        self._recipes: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._recipes: OrderedDict[str, schema.SeenRecipe] = OrderedDict()
         self._compilations: deque[tuple[int, int, str]] = deque(maxlen=_KEPT_TIMELINE)  # end, microseconds, recipe
         self._captures = Captures()
-        self._errors: list[dict[str, Any]] = []
+        self._errors: list[schema.Error] = []
         self._phases = Phases()
         self._seen = Timeline()
         self._peaks = Peaks()
@@ -112,7 +113,9 @@ class Collector:
         for kind, handler in handlers.items():
             events.subscribe(kind, self._alone(handler))
         mark = self._alone(self._mark)
-        register_optimizer_step_post_hook(lambda owner, *_: mark(f"optimizer {id(owner):x}", time.monotonic_ns()))
+        register_optimizer_step_post_hook(
+            lambda optimizer, *_: mark(f"optimizer {id(optimizer):x}", time.monotonic_ns())
+        )
         if _C.is_initialized():
             self._opened = True
             self._watch_spans()
@@ -172,8 +175,15 @@ class Collector:
             self._phases.cause = None  # an earlier one, of a graph that was there
         self._phases.new_graph(place(event.site))
 
-    def _recipe(self, name: str) -> dict[str, Any]:
-        new = {"name": name, "ops": {}, "from_disk": False, "compilations": 0, "ms": 0.0, "runs": 0}
+    def _recipe(self, name: str) -> schema.SeenRecipe:
+        new: schema.SeenRecipe = {
+            "name": name,
+            "ops": {},
+            "from_disk": False,
+            "compilations": 0,
+            "ms": 0.0,
+            "runs": 0,
+        }
         row = self._recipes.setdefault(name, new)
         self._recipes.move_to_end(name)
         if len(self._recipes) > _KEPT_RECIPES:
@@ -183,7 +193,8 @@ class Collector:
     def _on_compilation(self, event: events.Event) -> None:
         name, duration_us = event.params["recipe"], event.params["duration"]
         row = self._recipe(name)
-        row |= {"ops": event.params["ops"], "from_disk": event.kind == "recipe_loaded"}
+        row["ops"] = event.params["ops"]
+        row["from_disk"] = event.kind == "recipe_loaded"
         row["ms"] += duration_us / 1e3
         if not row["from_disk"]:
             row["compilations"] += 1
@@ -192,17 +203,24 @@ class Collector:
 
     def _on_recompilation(self, event: events.Event) -> None:
         self._phases.cause = params = changed(event.params)
-        row = self._row("recompilations", event.site, {name: params[name] for name in _CHANGED})
+        # What tells recompilations of a line apart.
+        keys = {
+            "cause": params["cause"],
+            "op": params["op"],
+            "argument": params["argument"],
+            "dimension": params["dimension"],
+        }
+        row = self._row("recompilations", event.site, keys)
         row["count"] += 1
         row.setdefault("before", params["before"])
         after = row.setdefault("after", [])
-        row |= {name: params[name] for name in _ORIGIN if name in params}
+        row |= {name: event.params[name] for name in _ORIGIN if name in event.params}
         if params["after"][0] not in after and len(after) < 20:
             after += params["after"]
 
     def _on_error(self, event: events.Event) -> None:
         if len(self._errors) < 100:
-            self._errors.append({**event.params, **place(event.site)})
+            self._errors.append({"op": event.params["op"], "message": event.params["message"], **place(event.site)})
 
     def _mark(self, source: str, time_ns: int) -> None:
         """The end of a step, as an optimizer or the script's mark_step sees it."""
@@ -229,7 +247,8 @@ class Collector:
     # Writing
 
     def _write_now_and_then(self) -> None:
-        pause, pid = _FIRST_WRITE_S, os.getpid()
+        pause = _FIRST_WRITE_S
+        pid = os.getpid()
         while pid == self._pid:
             with contextlib.suppress(queue.Empty):
                 self._asked.get(timeout=pause)
@@ -256,17 +275,16 @@ class Collector:
                 folders.tell("the data of the report", error)
             self._ended = complete
 
-    def document(self, complete: bool) -> dict[str, Any]:
+    def document(self, complete: bool) -> schema.Document:
         """All that was seen so far."""
         now = time.monotonic_ns()
         if self._opened and not _C.is_in_bad_fork():
             self._take_spans()
         source, marks = choose(self._seen.marks)
         counters = {name: value - self._base.get(name, 0) for name, value in _C.counters().items()}
-        rows = {counted.part: self._rows(counted.part) for counted in COUNTED.values()}
-        waits = rows.pop("waits")
+        waits = self._rows("waits")
         return {
-            "format": FORMAT,
+            "format": schema.FORMAT,
             "complete": complete,
             "process": self._process(now),
             "steps": {"counted_by": source, **marks.summary(self._seen.spans)},
@@ -275,8 +293,13 @@ class Collector:
             "phases": self._phases.document(_in_use() if self._opened and not _C.is_in_bad_fork() else 0),
             **self._captures.document(),
             "recipes": self._recipe_rows(),
-            "recompilations": [dict(row) for row in self._parts["recompilations"].values()],
-            **rows,
+            "recompilations": self._copies("recompilations"),
+            "fallbacks": self._rows("fallbacks"),
+            "indices_out_of_range": self._rows("indices_out_of_range"),
+            "int64_overflows": self._rows("int64_overflows"),
+            "kindnesses": self._rows("kindnesses"),
+            "moved_operands": self._rows("moved_operands"),
+            "blocking_reads": self._rows("blocking_reads"),
             "shape_waits": [row for row in waits if row["kind"] == "shape"],
             "own_waits": [row for row in waits if row["kind"] != "shape"],
             "collectives": self._collectives(),
@@ -286,12 +309,16 @@ class Collector:
             "sections": added_sections.documents(complete),
         }
 
-    def _rows(self, part: str) -> list[dict[str, Any]]:
-        """The rows of this part, the most frequent first."""
-        return sorted(map(dict, self._parts[part].values()), key=lambda row: -row["count"])
+    def _copies(self, part: str) -> list[Any]:
+        """The rows of this part."""
+        return [dict(row) for row in self._parts[part].values()]
 
-    def _collectives(self) -> list[dict[str, Any]]:
-        rows = []
+    def _rows(self, part: schema.Part) -> list[Any]:
+        """The rows of this part, the most frequent first."""
+        return sorted(self._copies(part), key=lambda row: -row["count"])
+
+    def _collectives(self) -> list[schema.Collective]:
+        rows: list[schema.Collective] = []
         for op, site, *numbers in _C.collective_times():
             before = self._collectives_before.get((op, site), [0, 0, 0])
             count, size, wait_ns = (now - then for now, then in zip(numbers, before, strict=True))
@@ -299,7 +326,7 @@ class Collector:
                 rows.append({"op": op, **place(site), "count": count, "bytes": size, "wait_ns": wait_ns})
         return sorted(rows, key=lambda row: -row["wait_ns"])
 
-    def _process(self, now: int) -> dict[str, Any]:
+    def _process(self, now: int) -> schema.Process:
         import torch
 
         import openhpu
@@ -321,7 +348,7 @@ class Collector:
     def _since_start_us(self, time_ns: int) -> int:
         return (time_ns - self._start_ns) // 1000
 
-    def _timeline(self, marks: Marks) -> dict[str, Any]:
+    def _timeline(self, marks: Marks) -> schema.Times:
         us = self._since_start_us
         return {
             "steps_us": [us(t) for t, _, _ in marks.ends[-_KEPT_TIMELINE:]],
@@ -331,7 +358,7 @@ class Collector:
             ],
         }
 
-    def _graph_rows(self) -> dict[str, Any]:
+    def _graph_rows(self) -> schema.Graphs:
         ran = self._graphs_ran
         once = [*self._once_gone, *(graph for graph in self._graphs.values() if graph["whole"] == 1)]
         return {
@@ -344,18 +371,22 @@ class Collector:
             "seen_once": [{"operators": graph["operators"], **place(graph["site"])} for graph in once[:_KEPT_ONCE]],
         }
 
-    def _recipe_rows(self) -> list[dict[str, Any]]:
+    def _recipe_rows(self) -> list[schema.Recipe]:
         # Of one without operators only runs were seen: it was made before this began.
-        rows = [{**row, "operators": sum(row["ops"].values())} for row in self._recipes.values() if row["ops"]]
+        rows: list[schema.Recipe] = [
+            {**row, "operators": sum(row["ops"].values())} for row in self._recipes.values() if row["ops"]
+        ]
         return sorted(rows, key=lambda row: -row["runs"])
 
-    def _memory(self, marks: Marks) -> dict[str, Any]:
+    def _memory(self, marks: Marks) -> schema.Memory:
         sample = _C.device_sample(0) if self._opened and not _C.is_in_bad_fork() else None
         site, growth = self._peaks.line()
+        peak = place(site)
         over_time = sorted([*((t, used) for t, _, used in marks.ends), *self._peaks.over_time()])
         return {
             "peak_bytes": self._peaks.highest(),
-            **{f"peak_{name}": value for name, value in place(site).items()},
+            "peak_file": peak["file"],
+            "peak_line": peak["line"],
             "peak_growth_bytes": growth,
             "limit_bytes": sample[2] if sample else 0,
             "in_use_bytes": sample[0] if sample else 0,
@@ -369,7 +400,7 @@ def _in_use() -> int:
     return sum(sample[0] for sample in samples if sample)
 
 
-def place(site: events.Site | None) -> dict[str, Any]:
+def place(site: events.Site | None) -> schema.Place:
     """A line of the script, as fields of a record."""
     return {"file": site[0], "line": site[1]} if site else {"file": None, "line": None}
 

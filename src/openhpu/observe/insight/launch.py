@@ -15,11 +15,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from openhpu.observe import added_sections
 from openhpu.observe.insight import observed, summary
+from openhpu.observe.insight.schema import Document
 from openhpu.settings.output import write_output
 
 _SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1}
@@ -82,7 +83,7 @@ def run(command: list[str], options: argparse.Namespace) -> int:
         nothing = observed.empty(" ".join(command).removeprefix("-- "), code < _BY_SIGNAL)
         documents = observed.read_all(Path(folder)) or [nothing]
     _show(documents, code, target)
-    found = [word for word in fail_on if any(one[FAILURES[word]] for one in documents)]
+    found = [word for word in fail_on if _seen(word, documents)]
     if found:
         sys.stderr.write(f"openhpu run: failed because of --fail-on: {', '.join(found)}; the lines are above\n")
     ended = code or (FAILED if found else 0)
@@ -90,6 +91,10 @@ def run(command: list[str], options: argparse.Namespace) -> int:
         told = {**documents[0], "exit_code": code, "other_processes": documents[1:]}
         write_output("openhpu run", json.dumps(told), ended)
     return ended
+
+
+def _seen(word: str, documents: Sequence[Mapping[str, object]]) -> bool:
+    return any(document[FAILURES[word]] for document in documents)
 
 
 def _arguments(command: list[str]) -> list[str]:
@@ -131,7 +136,7 @@ def _environment(folder: str, options: argparse.Namespace, check_graphs: bool) -
     return environment
 
 
-def _show(documents: list[observed.Document], code: int | None, target: Path | None) -> None:
+def _show(documents: list[Document], code: int | None, target: Path | None) -> None:
     """Write the summary, and the pages if they are wanted. `code`: None while the script runs."""
     sys.stderr.write(summary.text(documents, code))
     sys.stderr.flush()
@@ -139,7 +144,7 @@ def _show(documents: list[observed.Document], code: int | None, target: Path | N
         _write_reports(target, documents)
 
 
-def _so_far(folder: Path) -> list[observed.Document]:
+def _so_far(folder: Path) -> list[Document]:
     """What the running processes have seen: each that listens is asked by SIGUSR1, and has some seconds to answer."""
     waiting = {path: path.stat().st_mtime_ns for path in folder.glob("*.json") if _listens(path.stem)}
     for path in waiting:
@@ -149,7 +154,7 @@ def _so_far(folder: Path) -> list[observed.Document]:
     while waiting and time.monotonic() < end:
         time.sleep(0.05)
         waiting = {path: then for path, then in waiting.items() if path.stat().st_mtime_ns == then}
-    return [one | {"running": _listens(one["process"]["pid"])} for one in observed.read_all(folder)]
+    return [{**one, "running": _listens(one["process"]["pid"])} for one in observed.read_all(folder)]
 
 
 def _listens(pid: object) -> bool:
@@ -185,7 +190,7 @@ def _run_script(arguments: list[str], environment: dict[str, str], tell: Callabl
     return process.returncode if process.returncode >= 0 else _BY_SIGNAL - process.returncode
 
 
-def _write_reports(target: Path, documents: list[observed.Document]) -> None:
+def _write_reports(target: Path, documents: list[Document]) -> None:
     from openhpu.observe.insight import report
 
     ranked = documents[0]["process"]["rank"] is not None

@@ -5,7 +5,8 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import islice, pairwise, takewhile
-from typing import Any
+
+from openhpu.observe.insight.schema import StepTimes
 
 KEPT = 20000  # step ends and busy spans that are kept one by one; older ones are summed up
 _MAX_PEAKS = 4096
@@ -46,7 +47,7 @@ class Marks:
         done = sum(1 for _ in takewhile(lambda end: end[0] <= until, islice(self.ends, 1, None)))
         del self.ends[:done]
 
-    def summary(self, spans: Sequence[Span]) -> dict[str, Any]:
+    def summary(self, spans: Sequence[Span]) -> StepTimes:
         """Times per step, and their bound; `spans`: when the device was busy, without settled times."""
         rows = _evened(self._rows(sorted(spans), None)[0])
         milliseconds = [length / 1e6 for length in (*self._lengths, *(length for length, _, _ in rows))]
@@ -77,7 +78,8 @@ class Marks:
             nonlocal at
             while at < len(spans) and spans[at][1] <= begin:
                 at += 1
-            busy, k = 0, at
+            busy = 0
+            k = at
             while k < len(spans) and spans[k][0] < end:
                 busy += max(0, min(end, spans[k][1]) - max(begin, spans[k][0]))
                 k += 1

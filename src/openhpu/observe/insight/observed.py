@@ -1,18 +1,20 @@
 """The documents of a run, one for each process, read back and ordered."""
 
 import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from openhpu.observe.differences import BY_KIND, DIFFERENCES
-from openhpu.observe.insight.captures import Captures, paddings
+from openhpu.observe.insight import schema
+from openhpu.observe.insight.captures import paddings
 from openhpu.observe.insight.phases import AFTER, WARM_UP
+from openhpu.observe.insight.schema import FORMAT, Document
 from openhpu.settings import folders
 
-FORMAT = 1
-_GIB = {"Gaudi 2": 96, "Gaudi 3": 128}
+_MEMORY_GIB = {"Gaudi 2": 96, "Gaudi 3": 128}
 
-Document = dict[str, Any]
+Record = Mapping[str, Any]  # a row of any part
 
 
 class Counted(NamedTuple):
@@ -22,7 +24,7 @@ class Counted(NamedTuple):
     (empty: each event is one). `sums`: others that add up.
     """
 
-    part: str
+    part: schema.Part
     keys: tuple[str, ...] = ("op",)
     number: str = ""
     sums: tuple[str, ...] = ()
@@ -41,14 +43,14 @@ COUNTED = {
 
 def read_all(folder: Path) -> list[Document]:
     """The documents in `folder`: by rank, then by the time at which the process began."""
-    found = []
+    found: list[Document] = []
     for path in folder.glob("*.json"):
         try:
             document = folders.read_object(path, 1 << 30)
         except (OSError, ValueError):  # a process of another kind, or one that could not finish writing
             continue
         if document.get("format") == FORMAT:
-            found.append(document)
+            found.append(cast("Document", document))
     return sorted(found, key=lambda d: (d["process"]["rank"] is None, d["process"]["rank"], d["process"]["started"]))
 
 
@@ -81,10 +83,20 @@ def empty(command: str, complete: bool = True) -> Document:
             "seen_once": [],
         },
         "phases": {"phases": [], "later": []},
-        **Captures().document(),
+        "captures": [],
+        "captures_later": [],
+        "captures_more": 0,
+        "graphs_checked": 0,
+        "graph_differences": [],
+        "graphs_unchecked": [],
         "recipes": [],
         "recompilations": [],
-        **{counted.part: [] for counted in COUNTED.values() if counted.part != "waits"},
+        "fallbacks": [],
+        "indices_out_of_range": [],
+        "int64_overflows": [],
+        "kindnesses": [],
+        "moved_operands": [],
+        "blocking_reads": [],
         "shape_waits": [],
         "own_waits": [],
         "collectives": [],
@@ -103,24 +115,24 @@ def empty(command: str, complete: bool = True) -> Document:
     }
 
 
-def together(documents: list[Document]) -> list[dict[str, Any]]:
+def together(documents: list[Document]) -> list[schema.SharedCollective]:
     """The collectives of all ranks, by operator and line, those that took longest first.
 
     `wait_ns`: of the rank that waited longest. `skew_ns`: how much less the one waited that waited least; the others
     waited that long for it.
     """
-    found: dict[tuple[str, str | None, int | None], list[dict[str, Any]]] = {}
+    found: dict[tuple[str, str | None, int | None], list[tuple[int | None, schema.Collective]]] = {}
     for document in documents:
         rank = document["process"]["rank"]
         for row in document["collectives"]:
-            found.setdefault((row["op"], row["file"], row["line"]), []).append({**row, "rank": rank})
-    rows = []
+            found.setdefault((row["op"], row["file"], row["line"]), []).append((rank, row))
+    rows: list[schema.SharedCollective] = []
     for rows_of_ranks in found.values():
-        least = min(rows_of_ranks, key=lambda row: row["wait_ns"])
-        most = max(rows_of_ranks, key=lambda row: row["wait_ns"])
+        slowest, least = min(rows_of_ranks, key=lambda one: one[1]["wait_ns"])
+        rank, most = max(rows_of_ranks, key=lambda one: one[1]["wait_ns"])
         skew = most["wait_ns"] - least["wait_ns"]
-        rows.append({**most, "skew_ns": skew, "slowest": least["rank"], "ranks": len(rows_of_ranks)})
-    return sorted(rows, key=lambda row: -int(row["wait_ns"]))
+        rows.append({**most, "rank": rank, "skew_ns": skew, "slowest": slowest, "ranks": len(rows_of_ranks)})
+    return sorted(rows, key=lambda row: -row["wait_ns"])
 
 
 def title(document: Document) -> str:
@@ -136,7 +148,7 @@ def nothing(document: Document) -> str:
     return "nothing was recorded: a signal ended the script before the first record"
 
 
-def where(record: dict[str, Any], prefix: str = "") -> str:
+def where(record: Record, prefix: str = "") -> str:
     """file:line of a record, the file by its name alone."""
     file, line = record[f"{prefix}file"], record[f"{prefix}line"]
     return f"{Path(file).name}:{line}" if file else "no line of the script"
@@ -166,13 +178,13 @@ def shortened(lines: list[str]) -> list[str]:
     return lines if len(lines) <= 10 else [*lines[:10], f"and {len(lines) - 10} more"]
 
 
-def times(record: dict[str, Any], text: str, one: str = "time") -> str:
+def times(record: Record, text: str, one: str = "time") -> str:
     """A line of the script, what it did, and how often."""
     phase = f" in {record['phase']}" if record.get("phase") else ""
     return f"{where(record)}: {text}, {plural(record['count'], one)}{phase}"
 
 
-def bound(steps: dict[str, Any]) -> str:
+def bound(steps: schema.Steps) -> str:
     """Which side the steps wait for, in words."""
     share = steps["device_bound_share"]
     if share >= 0.5:
@@ -180,7 +192,7 @@ def bound(steps: dict[str, Any]) -> str:
     return f"host-bound in {1 - share:.0%} of the time"
 
 
-def by_line(graphs: list[dict[str, Any]]) -> list[tuple[str, str, int]]:
+def by_line(graphs: list[schema.SeenGraph]) -> list[tuple[str, str, int]]:
     """Graphs by the line with which they begin and their operators: line, operators in words, how many such graphs.
 
     The largest graphs first; of a line whose graphs differ in size, the range of sizes.
@@ -195,7 +207,7 @@ def by_line(graphs: list[dict[str, Any]]) -> list[tuple[str, str, int]]:
     return rows
 
 
-def unfinished(graphs: dict[str, Any]) -> str:
+def unfinished(graphs: schema.Graphs) -> str:
     """A sentence if the script was faster than the compiler; otherwise empty."""
     if not graphs["compiling"]:
         return ""
@@ -206,24 +218,24 @@ def unfinished(graphs: dict[str, Any]) -> str:
     )
 
 
-def fallback(record: dict[str, Any]) -> str:
+def fallback(record: Record) -> str:
     """The operator that ran on the host, and on which dtype if it was called with a tensor."""
     return f"{record['op']} on {record['dtype']}" if record["dtype"] else str(record["op"])
 
 
-def out_of_range(record: dict[str, Any]) -> str:
+def out_of_range(record: schema.OutOfRange) -> str:
     """The operator whose indices were out of range, and how many were."""
     padding = f", {record['padding']:,} of them -1" if record["padding"] else ""
     return f"{record['op']}, {plural(record['count'], 'index', 'indices')}{padding}"
 
 
-def changed(params: dict[str, Any]) -> dict[str, Any]:
+def changed(params: dict[str, Any]) -> schema.Change:
     """The event `recompilation` as a record of one."""
     dimension = None if params["dimension"] < 0 else params["dimension"]
-    return {**params, "dimension": dimension, "after": [params["after"]]}
+    return cast("schema.Change", {**params, "dimension": dimension, "after": [params["after"]]})
 
 
-def recompilation(record: dict[str, Any]) -> str:
+def recompilation(record: schema.Change) -> str:
     """The difference, in words."""
     if record["cause"] == "guard":
         return f"{record['op']}: a guard failed: {record['argument']}"
@@ -242,12 +254,12 @@ def recompilation(record: dict[str, Any]) -> str:
     return f"{record['op']}: {what}{operand}{values}{_origin(record)}"
 
 
-def recompiled(record: dict[str, Any]) -> str:
+def recompiled(record: schema.Recompilation) -> str:
     """The line of a recompilation, the difference, and how often it came."""
     return f"{where(record)}: {recompilation(record)} ({plural(record['count'], 'time')})"
 
 
-def _origin(record: dict[str, Any]) -> str:
+def _origin(record: schema.Change) -> str:
     """The operator, dependent on values, that gave the size; otherwise empty."""
     if not record.get("origin"):
         return ""
@@ -257,7 +269,7 @@ def _origin(record: dict[str, Any]) -> str:
     return f" (after {operator}, which returned this size)"
 
 
-def own_waits(rows: list[dict[str, Any]]) -> list[str]:
+def own_waits(rows: list[schema.KindOfWait]) -> list[str]:
     """Waits that a Gaudi does not have, a line for each kind."""
     words = {"first_sight": "at the first call of an operator", "queue": "for room in the queue"}
     return [
@@ -267,12 +279,12 @@ def own_waits(rows: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def waited(record: dict[str, Any]) -> str:
+def waited(record: schema.Wait) -> str:
     """An operator, and how often and for how long the host waited in it."""
     return f"{times(record, record['op'])}, waited {wait(record['wait_ns'])}"
 
 
-def kindness(record: dict[str, Any]) -> str:
+def kindness(record: schema.Kindness) -> str:
     """What a script does that a Gaudi does not permit, in words."""
     row = BY_KIND[record["kind"]]
     return f"{row.what}; on a Gaudi: {row.gaudi}"
@@ -285,15 +297,20 @@ def needs(document: Document) -> list[str]:
         for record in document["kindnesses"]:
             if record["kind"] == row.kind:
                 seen.setdefault(row.needs, where(record))
-        for name, event in (("int64_overflows", "int64_overflow"), ("indices_out_of_range", "indices_out_of_range")):
-            if row.event == event and document[name]:
-                seen.setdefault(row.needs, where(document[name][0]))
+        counted: Sequence[Record] = ()
+        if row.event == "int64_overflow":
+            counted = document["int64_overflows"]
+        elif row.event == "indices_out_of_range":
+            counted = document["indices_out_of_range"]
+        if counted:
+            seen.setdefault(row.needs, where(counted[0]))
     return [f"{what} ({line})" for what, line in seen.items()]
 
 
 def phases(document: Document) -> list[str]:
     """The phases of a script, with their steps, new graphs, recipes and memory, in words."""
-    rows, before = document["phases"]["phases"], 0
+    rows = document["phases"]["phases"]
+    before = 0
     found = []
     for one in rows:
         words = [plural(one["steps"], "step"), plural(one["graphs"], "new graph")]
@@ -307,11 +324,16 @@ def phases(document: Document) -> list[str]:
 
 def too_large(document: Document) -> list[str]:
     """The devices whose memory is smaller than the peak, each with the phase in which memory grew most."""
-    peak, ends = document["memory"]["peak_bytes"], [0, *(one["bytes"] for one in document["phases"]["phases"])]
+    peak = document["memory"]["peak_bytes"]
+    ends = [0, *(one["bytes"] for one in document["phases"]["phases"])]
     growth = [(after - before, number) for number, (before, after) in enumerate(itertools.pairwise(ends))]
     most, number = max(growth, default=(0, 0))
     phase = f"; {size(most)} came in {document['phases']['phases'][number]['name']}" if most > 0 else ""
-    return [f"{name} has {gib} GiB, the peak is {size(peak)}{phase}" for name, gib in _GIB.items() if peak > gib << 30]
+    return [
+        f"{name} has {gib} GiB, the peak is {size(peak)}{phase}"
+        for name, gib in _MEMORY_GIB.items()
+        if peak > gib << 30
+    ]
 
 
 def unended(document: Document) -> str:
@@ -323,14 +345,14 @@ def unended(document: Document) -> str:
     return "; the process was killed, and the last moments before that are missing"
 
 
-def later(record: dict[str, Any]) -> str:
+def later(record: schema.LateGraph) -> str:
     """A graph that was new after the warm-up, in words."""
     cause = f": {recompilation(record['cause'])}" if record["cause"] else ""
     place = "after the warm-up" if record["phase"] == AFTER else f"of {record['phase']}"
     return f"{where(record)}: a new graph in step {record['step']:,} {place}{cause}"
 
 
-def capture(record: dict[str, Any]) -> str:
+def capture(record: schema.Capture) -> str:
     """An HPU graph: what was captured and why, how often it was replayed, and what it holds."""
     tensors = ", ".join(text for text in record["inputs"].values() if "[" in text)
     what = f"{record['owner'] or 'a capture by hand'}({tensors})" if tensors else record["owner"] or "a capture by hand"
@@ -353,7 +375,7 @@ def captures(document: Document) -> str:
     )
 
 
-def check(record: dict[str, Any]) -> str:
+def check(record: schema.Check) -> str:
     """A replay that differs from the plain call, or that was not checked, in words."""
     op = f"{record['op']}: " if record["op"] else ""
     return f"{record['owner'] or 'a capture by hand'}: {op}{record['text']} ({plural(record['count'], 'replay')})"
@@ -363,7 +385,8 @@ def checks(document: Document) -> str:
     """The check of HPU graphs in one sentence; empty: there was none."""
     if not document["graphs_checked"] and not document["graphs_unchecked"]:
         return ""
-    different, unchecked = (sum(r["count"] for r in document[k]) for k in ("graph_differences", "graphs_unchecked"))
+    different = sum(r["count"] for r in document["graph_differences"])
+    unchecked = sum(r["count"] for r in document["graphs_unchecked"])
     left = f", {unchecked:,} not checked" if unchecked else ""
     return f"{plural(document['graphs_checked'], 'replay')}, {different:,} different{left}"
 
@@ -377,7 +400,7 @@ def padding(document: Document) -> list[str]:
     ]
 
 
-def collective(record: dict[str, Any]) -> str:
+def collective(record: schema.Collective) -> str:
     """The time and data of a line's collectives, in words."""
     data = f"{times(record, record['op'])}, {size(record['bytes'])}"
     return f"{data}, the device waited {wait(record['wait_ns'])}"

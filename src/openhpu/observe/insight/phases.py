@@ -4,10 +4,14 @@ The first phase is the warm-up. It ends with the first step in which no graph wa
 of its own (`openhpu.phase`). Each later compilation has a row: phase, step, line, operators that changed.
 """
 
-from typing import Any
+from openhpu.observe.insight import schema
 
-WARM_UP, AFTER = "warm-up", "after warm-up"
-WEIGHTS, CACHE, SERVING = "weights", "KV cache", "serving"  # of a server
+WARM_UP = "warm-up"
+AFTER = "after warm-up"
+# Of a server.
+WEIGHTS = "weights"
+CACHE = "KV cache"
+SERVING = "serving"
 BEFORE = {WARM_UP, WEIGHTS, CACHE}  # what is new in them is no compilation after the warm-up
 _KEPT = 200
 
@@ -16,13 +20,13 @@ class Phases:
     """Of the steps and the new graphs of one process. The caller serialises the calls."""
 
     def __init__(self) -> None:
-        self._phases: list[dict[str, Any]] = [_phase(WARM_UP)]
+        self._phases: list[schema.Phase] = [_phase(WARM_UP)]
         self._named = False
         self._optimizer: str | None = None  # whose steps count: the first that was seen
         self._new_in_step = 0
         # Why the next new graph of the step differs from the one before it: a recompilation; None: that is not known.
-        self.cause: dict[str, Any] | None = None
-        self._rows: list[dict[str, Any]] = []
+        self.cause: schema.Change | None = None
+        self._rows: list[schema.LateGraph] = []
 
     def begin(self, name: str, in_use: int = 0) -> None:
         """The script begins a phase; `in_use`: bytes on the device at the end of the phase before it."""
@@ -32,7 +36,7 @@ class Phases:
 
     def current(self) -> str:
         """The name of the phase."""
-        return str(self._phases[-1]["name"])
+        return self._phases[-1]["name"]
 
     def named(self) -> str:
         """The name of the phase that the script began; empty: it began none."""
@@ -57,9 +61,10 @@ class Phases:
         if not new and not self._named and len(self._phases) == 1:
             self._phases.append(_phase(AFTER))
 
-    def new_graph(self, place: dict[str, Any]) -> None:
+    def new_graph(self, place: schema.Place) -> None:
         """A graph was seen for the first time; `place`: where it begins."""
-        phase, cause = self._phases[-1], self.cause
+        phase = self._phases[-1]
+        cause = self.cause
         self.cause = None
         self._new_in_step += 1
         phase["graphs"] += 1
@@ -70,7 +75,7 @@ class Phases:
         """How many graphs were new."""
         return sum(phase["graphs"] for phase in self._phases)
 
-    def document(self, in_use: int = 0) -> dict[str, Any]:
+    def document(self, in_use: int = 0) -> schema.ScriptPhases:
         """`phases`: name, steps, new graphs and recipes of each, and the bytes on the device at its end, or now.
 
         `later`: a row for each graph that was new after the warm-up.
@@ -79,5 +84,5 @@ class Phases:
         return {"phases": self._phases, "later": self._rows}
 
 
-def _phase(name: str) -> dict[str, Any]:
+def _phase(name: str) -> schema.Phase:
     return {"name": name, "steps": 0, "graphs": 0, "recipes": 0, "bytes": 0}

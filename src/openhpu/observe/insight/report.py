@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from openhpu.observe.insight import charts, observed
 from openhpu.observe.insight.advice import advise
-from openhpu.observe.insight.observed import Document
+from openhpu.observe.insight.schema import Document
 
 
 def page(document: Document) -> str:
@@ -34,7 +34,7 @@ def environment(folder: Path) -> Environment:
 
 
 # What tables show of a record by these names; by others it is the record's own.
-_CELLS: dict[str, Callable[[dict[str, Any]], object]] = {
+_CELLS: dict[str, Callable[[Any], object]] = {
     "where": observed.where,
     "change": observed.recompilation,
     "check": observed.check,

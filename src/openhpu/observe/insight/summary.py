@@ -1,10 +1,9 @@
 """A document as text for a terminal."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from openhpu.observe.insight import observed
-from openhpu.observe.insight.observed import Document
+from openhpu.observe.insight.schema import Document, SharedCollective
 
 
 def text(documents: list[Document], exit_code: int | None) -> str:
@@ -37,8 +36,8 @@ def _lines(document: Document) -> Iterator[str]:
         yield from _found("fewer graphs", observed.padding(document))
     if checked := observed.checks(document):
         yield f"HPU graphs checked: {checked}"
-        for name, key in (("different", "graph_differences"), ("not checked", "graphs_unchecked")):
-            yield from _found(name, [f"{observed.where(r)}: {observed.check(r)}" for r in document[key]])
+        for name, rows in (("different", document["graph_differences"]), ("not checked", document["graphs_unchecked"])):
+            yield from _found(name, [f"{observed.where(r)}: {observed.check(r)}" for r in rows])
     of_graphs = _listed if process["mode"] == "lazy" else _found
     yield from of_graphs("compiled after warm-up", [observed.later(r) for r in document["phases"]["later"]])
     yield from of_graphs("recompilations", [observed.recompiled(r) for r in document["recompilations"]])
@@ -73,7 +72,7 @@ def _lines(document: Document) -> Iterator[str]:
     yield from _found("errors", [f"{observed.where(e)}: {e['op']}: {e['message']}" for e in document["errors"]])
 
 
-def _shared(row: dict[str, Any]) -> str:
+def _shared(row: SharedCollective) -> str:
     late = f", {observed.wait(row['skew_ns'])} of it for rank {row['slowest']}" if row["ranks"] > 1 else ""
     return f"{observed.collective(row)}{late}"
 

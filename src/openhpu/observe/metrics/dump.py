@@ -105,7 +105,8 @@ def start_file() -> None:
     name = settings.get("PT_HPU_METRICS_FILE")
     if not name:
         return
-    path, made_in = Path(name), os.getpid()
+    path = Path(name)
+    made_in = os.getpid()
 
     def free() -> Path:
         return path.with_name(f"{path.stem}{process_names.suffix(made_in)}{path.suffix}")
@@ -133,7 +134,8 @@ def start_file() -> None:
 def _make(path: Path) -> TextIO:
     """A new file at `path`, or with .1, .2 and so on appended: whichever does not exist."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    number, free = 0, path
+    number = 0
+    free = path
     while True:
         try:
             return free.open("x", encoding="utf-8")

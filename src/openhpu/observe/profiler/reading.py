@@ -38,9 +38,11 @@ def commands(document: dict[str, Any]) -> list[Event]:
 
 def union_us(events: list[Event]) -> float:
     """How long at least one of them ran."""
-    total, end = 0.0, float("-inf")
+    total = 0.0
+    end = float("-inf")
     for event in sorted(events, key=lambda e: e["ts"]):
-        begin, stop = float(event["ts"]), float(event["ts"]) + float(event["dur"])
+        begin = float(event["ts"])
+        stop = float(event["ts"]) + float(event["dur"])
         total += max(0.0, stop - max(begin, end))
         end = max(end, stop)
     return total

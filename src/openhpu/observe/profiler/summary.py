@@ -28,14 +28,18 @@ def summary(document: dict[str, Any]) -> str:
 def _device(device: int, found: list[Event]) -> list[str]:
     begin = min(e["ts"] for e in found)
     end = max(e["ts"] + e["dur"] for e in found)
-    busy, whole = union_us(found), max(end - begin, 1e-9)
+    busy = union_us(found)
+    whole = max(end - begin, 1e-9)
     lines = [f"HPU {device}: {len(found):,} commands in {_ms(whole)}, busy {_ms(busy)} ({busy / whole:.0%})"]
-    gaps, latest, after = [], found[0]["ts"], ""
+    gaps = []
+    latest = found[0]["ts"]
+    after = ""
     for event in found:
         if event["ts"] > latest:
             gaps.append((event["ts"] - latest, latest - begin, after, event["name"]))
         if event["ts"] + event["dur"] >= latest:
-            latest, after = event["ts"] + event["dur"], event["name"]
+            latest = event["ts"] + event["dur"]
+            after = event["name"]
     for length, at, before, name in sorted(gaps, reverse=True)[:_GAPS]:
         lines.append(f"  idle {_ms(length):>12} at {_ms(at):>12}, between {before} and {name}")
     return lines

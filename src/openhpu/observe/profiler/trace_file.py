@@ -191,6 +191,7 @@ def _events(recorded: Recorded) -> Iterator[Event]:
     for s in sorted(recorded.spans, key=lambda s: s.end):
         begin, thread = s.begin, s.thread
         if thread < 0:  # the compiler does one thing at a time
-            begin, thread = max(begin, compiled), COMPILER_TRACK
+            begin = max(begin, compiled)
+            thread = COMPILER_TRACK
             compiled = s.end
         yield span("cuda_runtime", s.name, pid, thread, begin, s.end, detail=s.detail)

@@ -1,4 +1,7 @@
-"""HABANA_PROFILE=1: a trace of a whole process, without touching its script."""
+"""HABANA_PROFILE=1: a trace of a whole process, without touching its script.
+
+`import torch` imports this module, which imports what makes traces only where one is made.
+"""
 
 import functools
 import os
@@ -7,9 +10,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from openhpu import _C, settings
-from openhpu.observe import added_sections, process_names
+from openhpu.observe import process_names
 from openhpu.observe.process_end import at_process_end
-from openhpu.observe.profiler import config, trace_file
 
 
 def enabled() -> bool:
@@ -25,6 +27,8 @@ class Tracer:
     _written: ClassVar[int] = 0  # by this process
 
     def __init__(self) -> None:
+        from openhpu.observe.profiler import config
+
         self._config = config.load()
         self._listener: int | None = _C.trace_start()
 
@@ -45,6 +49,9 @@ class Tracer:
         ended is not part of the trace. A file that can't be written is a message, and not the script's error."""
         if self._listener is None:
             return
+        from openhpu.observe import added_sections
+        from openhpu.observe.profiler import trace_file
+
         listener, self._listener = self._listener, None
         recorded = trace_file.Recorded.of(_C.trace_stop(listener))
         first, last = self._config.first, self._config.last

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("hl-smi: a software device has nothing to reset and no power limit", file=sys.stderr)
         return 1
     show = _chosen(options)
-    every = options.loop if options.loop is not None else None if options.loop_ms is None else options.loop_ms / 1e3
+    every = _interval(options)
     try:
         while True:
             write_output("hl-smi", show(_modules(options.device)))
@@ -39,6 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 0
+
+
+def _interval(options: argparse.Namespace) -> float | None:
+    """Seconds between two outputs; None: there is one."""
+    if options.loop is not None:
+        return float(options.loop)
+    return None if options.loop_ms is None else options.loop_ms / 1e3
 
 
 def _parser() -> argparse.ArgumentParser:

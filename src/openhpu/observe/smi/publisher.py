@@ -111,8 +111,14 @@ def utilization(index: int) -> int:
 
 
 def hlml_name(index: int) -> str:
-    """The shared object of a device of this process; empty if there is none."""
+    """The shared object of a device of this process; empty if there is none.
+
+    Of a device that is not open: the one that it would have on the first module that it would try.
+    """
     sample = _C.device_sample(index)
-    if _publisher is None or sample is None:
+    if sample is None:
+        where = state_files.folder()
+        return "" if where is None else hlml.name_of(hlml.path_of(where, _C.module_of(index)))
+    if _publisher is None:
         return ""
     return _publisher.hlml_name(sample[-1])

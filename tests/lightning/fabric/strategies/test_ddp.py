@@ -28,5 +28,6 @@ def test_trains_as_one_process_on_the_whole_batch():
     model, optimizer = runner.setup(layers, torch.optim.AdamW(layers.parameters(), lr=0.05))
     train(runner, model, optimizer, 2)
     torch.testing.assert_close(weights(model), weights(train_alone("cpu")[1]), rtol=1e-4, atol=1e-5)
-    assert runner.all_reduce(torch.tensor([dist.get_rank()])).tolist() == [0.5] and runner.strategy.reduced == 1
+    assert runner.all_reduce(torch.tensor([dist.get_rank()])).tolist() == [0.5]
+    assert runner.strategy.reduced == 1
     assert runner.broadcast(dist.get_rank(), src=1) == 1

@@ -35,7 +35,8 @@ class Images(LightningModule):
         self.seen = {"train": [], "val": []}
     def step(self, batch, stage):
         images, labels = batch
-        assert images.device.type == labels.device.type == "hpu" and images.shape[1:] == (3, 32, 32)
+        assert images.device.type == labels.device.type == "hpu"
+        assert images.shape[1:] == (3, 32, 32)
         self.seen[stage].append(images.cpu())
         return torch.nn.functional.cross_entropy(self.layer(images), labels)
     def training_step(self, batch, batch_idx):
@@ -57,7 +58,8 @@ trainer = Trainer(
 )
 trainer.fit(model, data)
 for loader in (trainer.train_dataloader, trainer.val_dataloaders):
-    assert type(loader) is HabanaDataLoader and loader.fallback_reason is None, loader.fallback_reason
+    assert type(loader) is HabanaDataLoader, loader.fallback_reason
+    assert loader.fallback_reason is None, loader.fallback_reason
 assert [len(model.seen[stage]) for stage in ("train", "val")] == ([5, 3] if devices == 1 else [2, 2])
 if devices == 1:
     normalize = t.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])

@@ -12,7 +12,8 @@ plugins = roots.pytorch("plugins.precision")
 
 
 def train(**arguments):
-    model, trainer = Classifier(), make_trainer(accelerator="hpu", devices=1, **arguments)
+    model = Classifier()
+    trainer = make_trainer(accelerator="hpu", devices=1, **arguments)
     trainer.fit(model, loader(), loader(2))
     return model, trainer
 
@@ -33,7 +34,8 @@ def train(**arguments):
 )
 def test_by_name(precision, dtype):
     model, trainer = train(precision=precision, max_epochs=1)
-    assert model.dtypes == {dtype} and model.devices == {"hpu"}
+    assert model.dtypes == {dtype}
+    assert model.devices == {"hpu"}
     mixed = "mixed" in str(precision)
     assert isinstance(trainer.precision_plugin, HPUPrecisionPlugin) == (dtype is torch.float32 or mixed)
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32 if mixed else dtype}
@@ -93,11 +95,13 @@ def test_constructor():
 
 @pytest.mark.parametrize("recipe", [None, DelayedScaling(margin=1, amax_history_len=4, amax_compute_algo="max")])
 def test_fp8_trains_nearly_as_float32(recipe):
-    model, plugin = Classifier(), HPUPrecisionPlugin("fp8")
+    model = Classifier()
+    plugin = HPUPrecisionPlugin("fp8")
     parameters = list(model.parameters())
     assert plugin.convert_modules(model, replace_layers=True, recipe=recipe) is model
     layers = [layer for layer in model.modules() if isinstance(layer, transformer_engine.Linear)]
-    assert len(layers) == 2 and all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
+    assert len(layers) == 2
+    assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
     make_trainer(accelerator="hpu", devices=1, plugins=[plugin]).fit(model, loader(), loader(2))
     difference = (model.weights() - trained_on_cpu()).abs()
     assert 1e-6 < difference.mean() < 0.05  # and something was rounded

@@ -30,7 +30,8 @@ def test_a_trace_without_any_argument(profiler, tmp_path):
     assert isinstance(trainer.profiler, HPUProfiler)
     assert ProfilerActivity.HPU in trainer.profiler._profiler_kwargs["activities"]
     files = sorted(tmp_path.glob("*.pt.trace.json"))
-    assert files and all(re.fullmatch(r"fit-\w+\.\d+\.pt\.trace\.json", file.name) for file in files)
+    assert files
+    assert all(re.fullmatch(r"fit-\w+\.\d+\.pt\.trace\.json", file.name) for file in files)
     names = {event.get("name") for file in files for event in events_of(file)}
     assert {"aten::linear", "aten::cross_entropy_loss"} <= names
     assert any("run_training_batch" in name or "training_step" in name for name in names if name)
@@ -40,7 +41,8 @@ def test_a_report_with_numbers(tmp_path):
     fit(HPUProfiler(dirpath=tmp_path, filename="perf-logs", sort_by_key="hpu_time_total", row_limit=-1), tmp_path)
     report = (tmp_path / "fit-perf-logs.txt").read_text()
     row = next(line for line in report.splitlines() if line.split()[:1] == ["aten::linear"])
-    assert re.search(r"\d+\.\d+[mu]s", row) and int(row.split()[-1]) > 0
+    assert re.search(r"\d+\.\d+[mu]s", row)
+    assert int(row.split()[-1]) > 0
 
 
 def test_on_the_cpu_only_the_cpu_is_recorded(tmp_path):
@@ -83,4 +85,5 @@ def test_several_loggers(tmp_path):
     loggers = [roots.pytorch("loggers").CSVLogger(tmp_path, name=name) for name in ("first", "second")]
     trainer = make_trainer(tmp_path, accelerator="hpu", devices=1, max_epochs=1, profiler="hpu", logger=loggers)
     trainer.fit(Classifier(), loader(8))
-    assert list((tmp_path / "first").rglob("*.pt.trace.json")) and not list((tmp_path / "second").rglob("*.json"))
+    assert list((tmp_path / "first").rglob("*.pt.trace.json"))
+    assert not list((tmp_path / "second").rglob("*.json"))

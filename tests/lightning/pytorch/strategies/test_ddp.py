@@ -44,7 +44,8 @@ def test_samples_are_shared_out():
     model = Classifier()
     trainer = make_trainer(accelerator="hpu", devices=2, precision="bf16-mixed")
     trainer.fit(model, loader(), loader(2))
-    assert len(model.losses) == 2 * (3 + 1) + 1 and model.dtypes == {torch.bfloat16}
+    assert len(model.losses) == 2 * (3 + 1) + 1
+    assert model.dtypes == {torch.bfloat16}
     check_equal_weights(model)
     # What is logged is the mean over the processes.
     logged = torch.tensor([trainer.callback_metrics["val_loss"]], device="hpu")
@@ -58,10 +59,13 @@ def test_reductions_of_logged_numbers():
     strategy = make_trainer(accelerator="hpu", devices=2).strategy
     rank = dist.get_rank()
     value = torch.tensor([rank + 1])
-    assert strategy.reduce(value).tolist() == [1.5] and strategy.reduce(value, reduce_op="sum").tolist() == [3]
-    assert strategy.reduce(value, reduce_op="max").tolist() == [2] and strategy.reduce("text") == "text"
+    assert strategy.reduce(value).tolist() == [1.5]
+    assert strategy.reduce(value, reduce_op="sum").tolist() == [3]
+    assert strategy.reduce(value, reduce_op="max").tolist() == [2]
+    assert strategy.reduce("text") == "text"
     assert strategy.broadcast({"rank": rank}, src=1) == {"rank": 1}
-    assert strategy.reduce_boolean_decision(True) and not strategy.reduce_boolean_decision(rank == 0)
+    assert strategy.reduce_boolean_decision(True)
+    assert not strategy.reduce_boolean_decision(rank == 0)
     assert strategy.all_gather(torch.tensor([rank], device="hpu")).flatten().tolist() == [0, 1]
     with pytest.raises(TypeError, match=r"Unsupported ReduceOp product.*sum, min, max"):
         strategy.reduce(value, reduce_op="product")

@@ -51,7 +51,8 @@ ARGUMENTS = {
 @ranks(2, backend="hccl", around=deepspeed_alone)
 def test_trains_as_one_process_on_the_whole_batch(arguments):
     model, trainer = fit(HPUDeepSpeedStrategy(parallel_devices=2, **ARGUMENTS[arguments]))
-    assert trainer.world_size == 2 and isinstance(trainer.strategy, HPUDDPStrategy)
+    assert trainer.world_size == 2
+    assert isinstance(trainer.strategy, HPUDDPStrategy)
     torch.testing.assert_close(model.whole, trained_on_cpu(), rtol=1e-4, atol=1e-5)
 
 
@@ -68,7 +69,8 @@ def test_configuration_in_a_file(by, tmp_path):
         strategy = HPUDeepSpeedStrategy(config={"path": path, "text": str(path)}.get(by))
         _, trainer = fit(strategy, epochs=1, gradient_clip_val=9.0, accumulate_grad_batches=2)
         engine = trainer.strategy.config
-        assert engine["gradient_clipping"] == 0.5 and engine["gradient_accumulation_steps"] == 2
+        assert engine["gradient_clipping"] == 0.5
+        assert engine["gradient_accumulation_steps"] == 2
         assert engine["train_micro_batch_size_per_gpu"] == 4
 
 
@@ -96,7 +98,8 @@ def test_precisions(precision):
     plugin = HPUDeepSpeedPrecisionPlugin(precision)
     # In float16 the loss itself is, which a scale of 65,536 would be too much for.
     model, trainer = fit(HPUDeepSpeedStrategy(initial_scale_power=8), plugins=[plugin])
-    assert model.dtypes == {PRECISIONS[precision]} and trainer.precision_plugin is plugin
+    assert model.dtypes == {PRECISIONS[precision]}
+    assert trainer.precision_plugin is plugin
     assert trainer.strategy.config.get("bf16", {}).get("enabled", False) == (precision in ("bf16-mixed", "bf16-true"))
     assert trainer.strategy.config.get("fp16", {}).get("enabled", False) == precision.startswith("16")
     assert (model.whole - trained_on_cpu()).abs().mean() < 0.05
@@ -106,11 +109,13 @@ def test_precisions(precision):
 @ranks(2, backend="hccl", around=deepspeed_alone)
 def test_fp8(stage):
     """Layers of transformer_engine, whose weights are float32's; their numbers in fp8 are not."""
-    plugin, model = HPUDeepSpeedPrecisionPlugin("fp8"), Model()
+    plugin = HPUDeepSpeedPrecisionPlugin("fp8")
+    model = Model()
     model.layers = plugin.convert_modules(model.layers, replace_layers=True)
     model, trainer = fit(HPUDeepSpeedStrategy(**ZERO | {"stage": stage}), model, plugins=[plugin])
     layers = [module for module in trainer.model.modules() if isinstance(module, transformer_engine.Linear)]
-    assert len(layers) == 2 and all(scale.history for layer in layers for scale in layer.fp8_scales.values())
+    assert len(layers) == 2
+    assert all(scale.history for layer in layers for scale in layer.fp8_scales.values())
     assert 0 < (model.whole - trained_on_cpu()).abs().mean() < 0.05
 
 
@@ -180,7 +185,8 @@ def test_training_resumes(stage, tmp_path):
     first.save_checkpoint(tmp_path / "half.ckpt")
     assert (tmp_path / "half.ckpt" / "checkpoint").is_dir()
     resumed, second = fit(HPUDeepSpeedStrategy(stage=stage), epochs=4, ckpt_path=tmp_path / "half.ckpt")
-    assert second.current_epoch == 4 and len(resumed.losses) < len(whole.losses)
+    assert second.current_epoch == 4
+    assert len(resumed.losses) < len(whole.losses)
     torch.testing.assert_close(resumed.whole, whole.whole, rtol=1e-6, atol=1e-6)
 
 
@@ -305,7 +311,8 @@ def test_arguments_for_files():
         "thread_count": 2,
     }
     strategy = HPUDeepSpeedStrategy(**arguments)
-    zero, place = strategy.config["zero_optimization"], {"device": "nvme", "nvme_path": "/a", "pin_memory": True}
+    zero = strategy.config["zero_optimization"]
+    place = {"device": "nvme", "nvme_path": "/a", "pin_memory": True}
     assert zero["offload_param"] == place | {"buffer_count": 6, "buffer_size": 7, "max_in_cpu": 8}
     assert zero["offload_optimizer"] == place | {"buffer_count": 9}
     assert strategy.config["aio"] == {

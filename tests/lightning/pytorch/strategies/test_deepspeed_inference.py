@@ -16,7 +16,8 @@ class Pair(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.up, self.down = nn.Linear(FEATURES, 256), nn.Linear(256, FEATURES)
+        self.up = nn.Linear(FEATURES, 256)
+        self.down = nn.Linear(256, FEATURES)
 
     def forward(self, x):
         return x + self.down(self.up(x).relu())
@@ -94,7 +95,8 @@ def test_two_models_of_two_devices():
 def test_precisions(precision, dtype):
     # Weights in the precision's dtype, or in the one that is asked for, whose inputs are cast to it.
     found, model, _ = predicted(HPUDeepSpeedStrategy(replace_method="auto"), precision=precision)
-    assert next(model.parameters()).dtype == dtype and model.dtypes == {dtype}
+    assert next(model.parameters()).dtype == dtype
+    assert model.dtypes == {dtype}
     torch.testing.assert_close(found, expected(), rtol=0.05, atol=0.05)
     for plugin in (HPUDeepSpeedPrecisionPlugin, roots.pytorch("plugins").DeepSpeedPrecisionPlugin):
         found, model, _ = predicted(HPUDeepSpeedStrategy(dtype=torch.float), plugins=[plugin(precision)])

@@ -26,7 +26,8 @@ class Built(Classifier):
 
 
 def fit(epochs=2, ckpt_path=None, precision=None, **arguments):
-    model, strategy = Built(), HPUFSDPStrategy(**arguments)
+    model = Built()
+    strategy = HPUFSDPStrategy(**arguments)
     return model, fit_in_ranks(model, ckpt_path, strategy=strategy, max_epochs=epochs, precision=precision)
 
 
@@ -57,7 +58,8 @@ def test_trains_as_one_process_on_the_whole_batch(arguments):
 @ranks(2, backend="hccl")
 def test_mixed_precision(precision, dtype):
     model, trainer = fit(precision=precision)
-    assert model.dtypes == {dtype} and isinstance(trainer.precision_plugin, HPUFSDPPrecision)
+    assert model.dtypes == {dtype}
+    assert isinstance(trainer.precision_plugin, HPUFSDPPrecision)
     by_plugin, _ = fit(precision_plugin=HPUFSDPPrecisionPlugin(precision))
     assert torch.equal(by_plugin.gathered, model.gathered)
     assert 0 < (model.gathered - trained_on_cpu()).abs().mean() < 0.05
@@ -71,7 +73,8 @@ def test_training_resumes_from_a_checkpoint(kind, tmp_path):
     first.save_checkpoint(tmp_path / "half.ckpt")
     assert (tmp_path / "half.ckpt").is_dir() == (kind == "sharded")
     resumed, second = fit(epochs=4, ckpt_path=tmp_path / "half.ckpt", state_dict_type=kind)
-    assert second.current_epoch == 4 and len(resumed.losses) < len(whole.losses)
+    assert second.current_epoch == 4
+    assert len(resumed.losses) < len(whole.losses)
     torch.testing.assert_close(resumed.gathered, whole.gathered, rtol=1e-6, atol=1e-6)
 
 

@@ -27,18 +27,21 @@ CHOICES = {
 def test_trains_as_on_the_cpu(choice):
     model = Classifier()
     trainer = make_trainer(**{"devices": 1} | CHOICES[choice])
-    assert isinstance(trainer.accelerator, HPUAccelerator) and type(trainer.strategy) is SingleHPUStrategy
+    assert isinstance(trainer.accelerator, HPUAccelerator)
+    assert type(trainer.strategy) is SingleHPUStrategy
     before = openhpu.counters()
     trainer.fit(model, loader(), loader(2))
     after = openhpu.counters()
-    assert model.devices == {"hpu"} and model.dtypes == {torch.float32}
+    assert model.devices == {"hpu"}
+    assert model.dtypes == {torch.float32}
     ran = sum(after[name] - before[name] for name in ("ops_submitted", "ops_recorded", "ops_waited"))
     assert ran > 12 * 10
     torch.testing.assert_close(model.weights(), trained_on_cpu(), rtol=1e-4, atol=1e-5)
 
 
 def test_every_stage():
-    model, trainer = Classifier(), make_trainer(accelerator="hpu", devices=1, max_epochs=4)
+    model = Classifier()
+    trainer = make_trainer(accelerator="hpu", devices=1, max_epochs=4)
     trainer.fit(model, loader(), loader(2))
     assert trainer.callback_metrics["val_loss"] < model.losses[0].cpu()
     loss = trainer.callback_metrics["val_loss"].item()
@@ -46,7 +49,8 @@ def test_every_stage():
     assert trainer.test(model, loader(2), verbose=False)[0]["test_loss"] == pytest.approx(loss, rel=1e-5)
     _, labels = next(iter(loader(2)))
     predicted = trainer.predict(model, loader(2))
-    assert len(predicted) == 2 and (predicted[0].cpu() == labels).float().mean() > 0.7
+    assert len(predicted) == 2
+    assert (predicted[0].cpu() == labels).float().mean() > 0.7
 
 
 @pytest.mark.parametrize(
@@ -71,7 +75,8 @@ def test_a_callback_sees_the_memory_statistics():
 
     monitors = [roots.pytorch("callbacks").LambdaCallback(on_train_end=monitor)]
     make_trainer(accelerator="hpu", devices=1, max_epochs=1, callbacks=monitors).fit(Classifier(), loader())
-    assert len(seen) == 10 and 0 < seen["InUse"] < seen["Limit"]
+    assert len(seen) == 10
+    assert 0 < seen["InUse"] < seen["Limit"]
 
 
 def test_another_device_is_refused():

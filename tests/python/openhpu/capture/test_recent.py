@@ -23,4 +23,5 @@ def test_a_copy_has_the_same_limit():
     cache.add("a", 1)
     copied = copy.deepcopy(cache)
     copied.add("b", 2)
-    assert list(copied) == ["b"] and list(cache) == ["a"]
+    assert list(copied) == ["b"]
+    assert list(cache) == ["a"]

@@ -44,7 +44,8 @@ def misbehave(fault, connection, work):
 
 
 def main():
-    connection, work = Connection(int(sys.argv[1])), Path(sys.argv[2])
+    connection = Connection(int(sys.argv[1]))
+    work = Path(sys.argv[2])
     done = Path(os.environ["FAKE_DONE"])
     connection.send_bytes(b"")
     if os.environ["FAKE"] == "deaf" and not done.exists():  # it never takes its job

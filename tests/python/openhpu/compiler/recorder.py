@@ -15,7 +15,9 @@ class Recorder(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.slots, self.nodes, self.scalars = [], [], []
+        self.slots = []
+        self.nodes = []
+        self.scalars = []
         self.storages = []  # by slot; keeps addresses unique
         self._slot_by_address = {}
 

@@ -26,7 +26,8 @@ def kept(tmp_path):
 def test_later_processes_have_what_was_measured(run, tmp_path):
     usual = run(USED).out
     lines = run(COMMAND).out.splitlines()
-    assert len(lines) == 4 and str(kept(tmp_path)) in lines[3]
+    assert len(lines) == 4
+    assert str(kept(tmp_path)) in lines[3]
     found = json.loads(kept(tmp_path).read_text())
     assert run(USED).out.split() == [str(found["from"][kind]) for kind in product_rule.KINDS]
     found["from"] = dict.fromkeys(product_rule.KINDS, 12345)
@@ -67,5 +68,7 @@ def test_any_other_file_leaves_the_rule_of_the_processor(name, run, tmp_path):
 def test_a_file_that_cannot_be_written(run, tmp_path):
     (tmp_path / "openhpu").write_text("in the place of the folder")
     found = run(COMMAND, fails=True)
-    assert found.code == 1 and found.err.startswith("openhpu calibrate: ") and str(tmp_path / "openhpu") in found.err
+    assert found.code == 1
+    assert found.err.startswith("openhpu calibrate: ")
+    assert str(tmp_path / "openhpu") in found.err
     assert (tmp_path / "openhpu").read_text() == "in the place of the folder"

@@ -6,7 +6,8 @@ import torch
 
 def test_states_restore(hpu):
     state = hpu.get_rng_state()
-    assert state.device.type == "cpu" and state.dtype == torch.uint8
+    assert state.device.type == "cpu"
+    assert state.dtype == torch.uint8
     first = torch.rand(5, device="hpu")
     hpu.set_rng_state(state)
     assert torch.equal(first, torch.rand(5, device="hpu"))
@@ -14,7 +15,8 @@ def test_states_restore(hpu):
     first = [torch.rand(3, generator=generator, device=generator.device) for generator in hpu.default_generators[:2]]
     hpu.set_rng_state_all(states)
     again = [torch.rand(3, generator=generator, device=generator.device) for generator in hpu.default_generators[:2]]
-    assert all(map(torch.equal, first, again)) and not torch.equal(first[0].cpu(), first[1].cpu())
+    assert all(map(torch.equal, first, again))
+    assert not torch.equal(first[0].cpu(), first[1].cpu())
 
 
 def test_seeds(hpu):
@@ -32,7 +34,8 @@ def test_philox_states(hpu):
     torch.manual_seed(5)
     hpu.set_rng_ctx("philox")
     try:
-        assert struct.unpack("<QQ", bytes(hpu.get_rng_state().tolist())) == (5, 0)
+        state = hpu.get_rng_state()
+        assert struct.unpack("<QQ", bytes(state.tolist())) == (5, 0)
         moved = torch.frombuffer(bytearray(struct.pack("<QQ", 5, 8)), dtype=torch.uint8)
         hpu.set_rng_state(moved)
         assert torch.equal(hpu.get_rng_state(), moved)

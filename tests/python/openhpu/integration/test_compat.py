@@ -39,7 +39,8 @@ def test_the_releases_that_were_built_for_this_python(cores):
 def test_the_core_is_of_the_pytorch_that_is_there():
     assert compat.core(torch.__version__) is _C
     assert f"cores/{compat.release(torch.__version__)}/_C" in _C.__file__
-    assert _C.__name__ == "openhpu._C" and openhpu._C is _C
+    assert _C.__name__ == "openhpu._C"
+    assert openhpu._C is _C
 
 
 def test_a_core_of_a_newer_system_says_which_library_is_too_old():

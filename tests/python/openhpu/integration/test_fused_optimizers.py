@@ -42,7 +42,11 @@ def forms(monkeypatch):
     seen = []
 
     def noted(name, form):
-        return lambda *args, **kwargs: (seen.append(name), form(*args, **kwargs))[1]
+        def call(*args, **kwargs):
+            seen.append(name)
+            return form(*args, **kwargs)
+
+        return call
 
     for name in ("_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_fused_adagrad_"):
         monkeypatch.setattr(torch, name, noted(name, getattr(torch, name)))
@@ -64,7 +68,8 @@ def test_nobody_sees_it(hpu, make):
     _, optimizer = train(make, "hpu")
     _, on_cpu = train(make, "cpu")
     assert optimizer.state_dict()["param_groups"] == on_cpu.state_dict()["param_groups"]
-    assert repr(optimizer) == repr(on_cpu) and optimizer.defaults == on_cpu.defaults
+    assert repr(optimizer) == repr(on_cpu)
+    assert optimizer.defaults == on_cpu.defaults
     assert not hasattr(optimizer, "_step_supports_amp_scaling")
 
 
@@ -111,7 +116,8 @@ def test_a_step_that_raised_leaves_nothing_behind(hpu, forms):
     assert optimizer.state_dict()["param_groups"][0]["fused"] is None
     optimizer.param_groups[0]["foreach"] = True
     optimizer.step()
-    assert forms == [] and optimizer.param_groups[0]["fused"] is None
+    assert forms == []
+    assert optimizer.param_groups[0]["fused"] is None
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # in Adagrad's own step
@@ -192,8 +198,15 @@ def test_a_skipped_step_is_noticed(hpu, forms, make):
         model = torch.nn.Linear(3, 2).to(device)
         optimizer = make(model.parameters(), lr=0.1)
         scaler = torch.amp.GradScaler(device, init_scale=4.0)
-        original, steps, skipped = optimizer.step, [], []
-        optimizer.step = lambda *args, **kwargs: (steps.append(1), original(*args, **kwargs))[1]
+        original = optimizer.step
+        steps = []
+        skipped = []
+
+        def step_noted(*args, **kwargs):
+            steps.append(1)
+            return original(*args, **kwargs)
+
+        optimizer.step = step_noted
         for step in range(5):
             optimizer.zero_grad()
             factor = float("inf") if step in (2, 4) else 1.0

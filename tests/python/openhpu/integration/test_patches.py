@@ -11,7 +11,8 @@ from openhpu.integration import patches
 def test_tensors(hpu):
     x = torch.arange(3.0)
     y = x.hpu()
-    assert not x.is_hpu and y.is_hpu
+    assert not x.is_hpu
+    assert y.is_hpu
     assert y.device == torch.device("hpu:0")
     assert y.hpu("hpu:0") is y
     assert x.hpu(0, non_blocking=True).tolist() == [0, 1, 2]
@@ -23,9 +24,11 @@ def test_tensors(hpu):
 
 def test_modules_and_sequences(hpu):
     model = torch.nn.Linear(2, 2)
-    assert model.hpu() is model and model.weight.is_hpu
+    assert model.hpu() is model
+    assert model.weight.is_hpu
     packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3, 1), torch.ones(2, 1)])
-    assert not packed.is_hpu and packed.hpu().is_hpu
+    assert not packed.is_hpu
+    assert packed.hpu().is_hpu
     assert packed.hpu("cpu").data.device.type == "cpu"
 
 

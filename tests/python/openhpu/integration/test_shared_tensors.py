@@ -91,7 +91,9 @@ def work(rank, model, x, done):
         model.weight[rank].fill_(rank + 1)
         x[rank] = model(torch.ones(2, device="hpu"))[rank]
     torch.hpu.synchronize()
-    assert isinstance(model.weight, torch.nn.Parameter) and model.weight.requires_grad and model.weight.is_leaf
+    assert isinstance(model.weight, torch.nn.Parameter)
+    assert model.weight.requires_grad
+    assert model.weight.is_leaf
 
 def main():
     model, x = torch.nn.Linear(2, 3, bias=False).to("hpu"), torch.zeros(3, device="hpu")

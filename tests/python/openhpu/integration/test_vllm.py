@@ -44,7 +44,8 @@ def test_phases(worker, begun):
     worker.initialize_from_config()
     assert begun == ["weights", "KV cache", "warm-up", "serving"]
     assert worker.compile_or_warm_up_model(answer="again") == "again"  # vLLM's second call
-    assert begun[-1] == "serving" and len(begun) == 4
+    assert begun[-1] == "serving"
+    assert len(begun) == 4
 
 
 def test_a_plugin_without_the_methods(monkeypatch):

@@ -16,7 +16,8 @@ def test_it_is_pytorchs(monkeypatch):
     assert [batch.tolist() for (batch,) in loader] == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert all(batch.is_pinned() for (batch,) in loader)
     assert loader.fallback_reason == "the dataset is a TensorDataset, not torchvision's ImageFolder"
-    assert len(loader.dataloader) == 2 and loader.dataloader.aeon is None
+    assert len(loader.dataloader) == 2
+    assert loader.dataloader.aeon is None
     monkeypatch.setattr(habana_dataloader.HabanaDataLoader, "__len__", lambda self: len(self.dataloader))
     assert len(loader) == 2
 
@@ -85,7 +86,8 @@ for transform in (
         for (images, targets), (their_images, their_targets) in zip(ours, theirs, strict=True):
             assert torch.equal(images, their_images)
             assert torch.equal(targets, their_targets)
-            assert images.is_contiguous() and images.is_pinned() == targets.is_pinned() == ("pin_memory" in arguments)
+            assert images.is_contiguous()
+            assert images.is_pinned() == targets.is_pinned() == ("pin_memory" in arguments)
 
 # Random crops and flips.
 ramp = numpy.zeros((60, 80, 3), dtype=numpy.uint8)
@@ -108,7 +110,9 @@ flipped = images[:, 0, :, 0].mean(1) > images[:, 0, :, -1].mean(1)
 assert 20 < flipped.sum() < 60
 areas = (images[:, 0].amax((1, 2)) - images[:, 0].amin((1, 2))) * 255 / 3 / 80 * (
     (images[:, 1].amax((1, 2)) - images[:, 1].amin((1, 2))) * 255 / 4 / 60)
-assert areas.min() < 0.3 and areas.max() > 0.7 and 0.4 < areas.mean() < 0.65, areas
+assert areas.min() < 0.3, areas
+assert areas.max() > 0.7, areas
+assert 0.4 < areas.mean() < 0.65, areas
 """,
     )
 

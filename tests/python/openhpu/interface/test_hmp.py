@@ -24,8 +24,10 @@ SAMPLE = """
          optimizer.step()
        losses.append(loss.item())
 
-    assert y_pred.dtype is torch.bfloat16 and model.weight.dtype is model.weight.grad.dtype is torch.float32
-    assert not torch.equal(model.weight, before) and all(abs(loss - losses[0]) < 0.1 for loss in losses)
+    assert y_pred.dtype is torch.bfloat16
+    assert model.weight.dtype is model.weight.grad.dtype is torch.float32
+    assert not torch.equal(model.weight, before)
+    assert all(abs(loss - losses[0]) < 0.1 for loss in losses)
     assert torch.accelerator.current_accelerator().type == x.device.type == str(torch.device("habana", 0))[:3] == "hpu"
     assert torch.device("habana:0") == torch.device("hpu", 0)
 """
@@ -52,14 +54,17 @@ def test_dtypes_of_the_lists(script, tmp_path):
         for y in (F.softmax(low, -1), torch.log_softmax(low, -1), low.softmax(-1), torch.topk(low, 2).values,
                   F.cross_entropy(low, torch.arange(4, device="hpu")), F.batch_norm(low, None, None, training=True)):
             assert y.dtype is f
-        assert F.relu(low).dtype is b and F.relu(x).dtype is f  # the first tensor's
-        assert F.mse_loss(low, x).dtype is b and F.layer_norm(low, (4,), x[0]).dtype is b
+        assert F.relu(low).dtype is b
+        assert F.relu(x).dtype is f  # the first tensor's
+        assert F.mse_loss(low, x).dtype is b
+        assert F.layer_norm(low, (4,), x[0]).dtype is b
         assert (low + x).dtype is (x + low).dtype is torch.cat([low, x]).dtype is torch.stack([low, x]).dtype is f
         z = low.clone()
         z += x
         z.mul_(x).add_(x)
         assert z.dtype is b
-        assert x.double() @ x.double() is not None and (x.double() @ x.double()).dtype is torch.float64
+        assert x.double() @ x.double() is not None
+        assert (x.double() @ x.double()).dtype is torch.float64
         cpu = torch.ones(2, 2)
         assert (cpu @ cpu).dtype is f
         node = (x @ x).grad_fn.next_functions[0][0]
@@ -67,9 +72,13 @@ def test_dtypes_of_the_lists(script, tmp_path):
         with hmp.disable_casts():
             assert (x @ x).dtype is f
         hmp.convert(opt_level="O2")
-        assert (x @ x).dtype is b and F.relu(low).dtype is f and (low + low).dtype is f
+        assert (x @ x).dtype is b
+        assert F.relu(low).dtype is f
+        assert (low + low).dtype is f
         hmp.convert(bf16_file_path=r"{tmp_path}/bf16.txt", fp32_file_path=r"{tmp_path}/fp32.txt")
-        assert F.relu(x).dtype is b and (low + low).dtype is f and torch.bmm(x[None], x[None]).dtype is f
+        assert F.relu(x).dtype is b
+        assert (low + low).dtype is f
+        assert torch.bmm(x[None], x[None]).dtype is f
     """)
 
 
@@ -88,6 +97,9 @@ def test_log_and_errors(script):
                 print(type(error).__name__, error)
     """).out.splitlines()
     assert out[0] == "casting  <built-in method mm of type object at " + out[0].split(" at ")[1]
-    assert out[0].endswith(">  to  to_bf16") and "mul" in out[1] and out[1].endswith("  to  to_fp32")
+    assert out[0].endswith(">  to  to_bf16")
+    assert "mul" in out[1]
+    assert out[1].endswith("  to  to_fp32")
     assert out[2] == "ValueError hmp.convert: opt_level is 'O3'; expected O1 or O2"
-    assert out[3].startswith("SettingError") and "bf16_file_path: cannot read /nowhere.txt" in out[3]
+    assert out[3].startswith("SettingError")
+    assert "bf16_file_path: cannot read /nowhere.txt" in out[3]

@@ -34,14 +34,16 @@ def weather(tmp_path, monkeypatch):
 def test_a_section_is_started_and_asked(weather):
     assert added_sections.documents(True) == added_sections.tracks(7) == []
     added_sections.start("sunny")
-    assert added_sections.documents(True) == [{"title": "sunny"}] and added_sections.documents(False) == []
+    assert added_sections.documents(True) == [{"title": "sunny"}]
+    assert added_sections.documents(False) == []
     assert added_sections.tracks(7) == [{"ts": 7}]
 
 
 @pytest.mark.parametrize("request_, message", [("bad", "OPENHPU_PREDICT=bad: bad weather"), ("late", "too late")])
 def test_an_error_is_a_message(weather, capsys, request_, message):
     added_sections.start(request_)
-    assert message in capsys.readouterr().err and added_sections.documents(True) == []
+    assert message in capsys.readouterr().err
+    assert added_sections.documents(True) == []
 
 
 def test_a_section_that_is_not_installed(weather):

@@ -80,12 +80,22 @@ def test_the_core_has_room_for_every_module(hpu):
     from openhpu import _C
 
     assert _C.MAX_DEVICES == MAX_MODULES
+    setup = {
+        "floating": False,
+        "visible": 0,
+        "module_wait_s": 0.0,
+        "memory_bytes": 1 << 30,
+        "protect_memory": False,
+        "lock_modules": False,
+        "spin_us": 0,
+        "processes": 1,
+    }
     numbers = [list(range(65)), [64], [-1], [0, 0]]
     for modules, text in zip(numbers, ["but is 65", "not 64", "not -1", "named twice"], strict=True):
         with pytest.raises(ValueError, match=text):
-            _C.configure(modules, 1 << 30, False, False, 0)
+            _C.configure(modules=modules, **setup)
     with pytest.raises(RuntimeError, match="64 at most"):
-        _C.configure([0], 1 << 30, False, False, 0, 1, 65)
+        _C.configure(modules=[0], **{**setup, "visible": 65})
 
 
 @pytest.mark.parametrize(

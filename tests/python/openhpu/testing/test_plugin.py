@@ -119,14 +119,18 @@ def test_the_report_has_each_test(reported):
     assert by_name["test_free"]["fallbacks"] == [
         {"op": "aten::sin on ComplexFloat", "line": f"{folder}/test_it.py:5", "count": 1}
     ]
-    assert by_name["test_free"]["outcome"] == "passed" and not by_name["test_right"]["fallbacks"]
+    assert by_name["test_free"]["outcome"] == "passed"
+    assert not by_name["test_right"]["fallbacks"]
     assert by_name["test_memory"]["peak_bytes"] >= 1 << 18
     page = (folder / "page.html").read_text()
-    assert page.count("<tr><td>") == 14 and page.count("<th") == 9 + 1 and "http" not in page
+    assert page.count("<tr><td>") == 14
+    assert page.count("<th") == 9 + 1
+    assert "http" not in page
     (cells,) = re.findall(r"<tr><td>test_it.py::test_free(.*?)</tr>", page)
     assert cells.startswith("<details><summary>2 lines</summary>aten::sin on ComplexFloat on the CPU at")
     assert re.findall('data-value="(.*?)"', cells)[-3:-1] == ["1", "1"]  # on the CPU, waits
-    assert "14 tests: " in output and "on the CPU: aten::sin on ComplexFloat, 3 times" in output
+    assert "14 tests: " in output
+    assert "on the CPU: aten::sin on ComplexFloat, 3 times" in output
     assert "::warning file=test_it.py,line=5::aten::sin on ComplexFloat runs on the CPU on hpu" in output
 
 
@@ -231,7 +235,9 @@ def test_what_was_collected_before_a_crash_is_written(tmp_path):
     """
     run(tmp_path, tests, "--hpu-report=page.html", code=7)
     (row,) = json.loads((tmp_path / "page.json").read_text())["tests"]
-    assert row["test"].endswith("test_first") and row["waits"] and (tmp_path / "page.html").exists()
+    assert row["test"].endswith("test_first")
+    assert row["waits"]
+    assert (tmp_path / "page.html").exists()
     run(tmp_path, "def test_it(): pass", "--hpu-report=page.html", code=0)  # its lock went with it
 
 

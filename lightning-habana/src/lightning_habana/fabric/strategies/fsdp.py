@@ -13,7 +13,8 @@ class HPUFSDPStrategy(HPUSharding, HPUProcesses, roots.fabric("strategies").FSDP
     Without a precision plugin Fabric's `precision` holds, which is full precision unless it is given.
     """
 
-    strategy_name, _arguments = "hpu_fsdp", "_fsdp_kwargs"
+    strategy_name = "hpu_fsdp"
+    _arguments = "_fsdp_kwargs"
     precision = precision_of("_precision", HPUFSDPPrecision)
 
 

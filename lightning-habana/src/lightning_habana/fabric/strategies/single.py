@@ -10,7 +10,8 @@ from lightning_habana.strategies import HPUSteps
 class SingleHPUStrategy(HPUCheckpoints, HPUSteps, roots.fabric("strategies").SingleDeviceStrategy):  # type: ignore[misc]
     """Trains on one device; "single_hpu", or Trainer's name "hpu_single"."""
 
-    strategy_name, other_names = "single_hpu", {"hpu_single": {}}
+    strategy_name = "single_hpu"
+    other_names = {"hpu_single": {}}  # noqa: RUF012
 
     def __init__(
         self, device: Any = "hpu", accelerator: Any = None, checkpoint_io: Any = None, precision: Any = None

@@ -44,11 +44,17 @@ class HPUDataModule(roots.pytorch().LightningDataModule):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.train_dir, self.val_dir = train_dir, val_dir
-        self.num_workers, self.batch_size = num_workers, batch_size
-        self.normalize, self.seed = normalize, seed
-        self.train_transforms, self.val_transforms = train_transforms, val_transforms
-        self.pin_memory, self.shuffle, self.drop_last = pin_memory, shuffle, drop_last
+        self.train_dir = train_dir
+        self.val_dir = val_dir
+        self.num_workers = num_workers
+        self.batch_size = batch_size
+        self.normalize = normalize
+        self.seed = seed
+        self.train_transforms = train_transforms
+        self.val_transforms = val_transforms
+        self.pin_memory = pin_memory
+        self.shuffle = shuffle
+        self.drop_last = drop_last
         self.distributed = distributed
         self.dataset_train: Any = None
         self.dataset_val: Any = None
@@ -86,7 +92,8 @@ class HPUDataModule(roots.pytorch().LightningDataModule):  # type: ignore[misc]
 
     def _folder(self, name: str) -> Path:
         given = getattr(self, name)
-        folder, shown = Path(given or ""), given and str(given)
+        folder = Path(given or "")
+        shown = given and str(given)
         if not given or not folder.is_dir():
             raise roots.MisconfigurationException(
                 f"HPUDataModule: {name}={shown!r} is not a folder; expected one with a folder for each class"

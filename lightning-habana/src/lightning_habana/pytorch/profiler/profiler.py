@@ -14,7 +14,8 @@ from openhpu import settings
 
 _Base: Any = roots.pytorch("profilers").PyTorchProfiler
 # Gaudi's profiler would take the device for itself; this value of its variable leaves it to torch.profiler.
-_PROFILE_VARIABLE, _PROFILE_LEFT_TO_TORCH = "HABANA_PROFILE", "profile_api_light"
+_PROFILE_VARIABLE = "HABANA_PROFILE"
+_PROFILE_LEFT_TO_TORCH = "profile_api_light"
 
 # Profilers that have begun; a run that raised leaves its own recording.
 _recording: "weakref.WeakSet[HPUProfiler]" = weakref.WeakSet()

@@ -31,7 +31,8 @@ class HPUDeepSpeedStrategy(HPUDeepSpeedSetup, HPUDeepSpeedInference, HPUDDPStrat
     _lightnings = _Lightnings
 
     def __init__(self, *args: Any, process_group_backend: str = "hccl", **kwargs: Any) -> None:
-        name, known = type(self).__name__, inspect.signature(_Lightnings.__init__)
+        name = type(self).__name__
+        known = inspect.signature(_Lightnings.__init__)
         inference = {key: value for key, value in kwargs.items() if key not in known.parameters}
         for key in inference:
             del kwargs[key]
@@ -81,7 +82,8 @@ class HPUDeepSpeedStrategy(HPUDeepSpeedSetup, HPUDeepSpeedInference, HPUDDPStrat
         try:
             super()._initialize_deepspeed_train(model)
         finally:
-            self.config, self._made = whole, None
+            self.config = whole
+            self._made = None
 
     _made: Any = None
 

@@ -20,7 +20,8 @@ class HPUFSDPStrategy(HPUSharding, HPUProcesses, HPUEvaluation, HPUCheckpoints, 
     unless it is given.
     """
 
-    strategy_name, _arguments = "hpu_fsdp", "kwargs"
+    strategy_name = "hpu_fsdp"
+    _arguments = "kwargs"
     precision_plugin = precision_of("_precision_plugin", HPUFSDPPrecision)
 
 

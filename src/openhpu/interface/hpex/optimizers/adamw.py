@@ -105,22 +105,24 @@ class FusedAdamW(ListOptimizer):
         factor = 1.0
         if group["bias_correction"]:
             second = math.sqrt(1 - beta2**count)
-            factor, eps = second / (1 - beta1**count), eps * second
+            factor = second / (1 - beta1**count)
+            eps *= second
         rate = number(group["lr"], params[0])
-        scales = [
+        first_scales, second_scales = (
             self.states(params, name) if is_fp8(dtype) else None
             for name, dtype in zip(("exp_avg_scale", "exp_avg_sq_scale"), self._moments, strict=True)
-        ]
+        )
         torch.ops.hpu.optimizer_adamw(
-            [param.grad for param in params],
-            params,
-            self.states(params, "exp_avg"),
-            self.states(params, "exp_avg_sq"),
-            rate * -factor,
-            beta1,
-            beta2,
-            eps,
-            1 - rate * group["weight_decay"],
-            group["weight_decay"] != 0,
-            *scales,
+            gradient_vec=[param.grad for param in params],
+            weight_vec=params,
+            exp_avg_vec=self.states(params, "exp_avg"),
+            exp_avg_sq_vec=self.states(params, "exp_avg_sq"),
+            neg_step_t=rate * -factor,
+            beta1=beta1,
+            beta2=beta2,
+            epsilon=eps,
+            weight_decay=1 - rate * group["weight_decay"],
+            has_weight_decay=group["weight_decay"] != 0,
+            exp_avg_scales=first_scales,
+            exp_avg_sq_scales=second_scales,
         )

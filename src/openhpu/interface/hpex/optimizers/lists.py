@@ -198,26 +198,25 @@ class FusedLamb(ListOptimizer):
         count = group["step"] = group.get("step", 0) + 1
         beta1, beta2 = group["betas"]
         corrections = (1 - beta1**count, 1 - beta2**count) if group["bias_correction"] else (1.0, 1.0)
-        first, second = self.states(params, "exp_avg"), self.states(params, "exp_avg_sq")
         weight_norms, adam_norms = ([torch.empty(1, device=p.device) for p in params] for _ in range(2))
         steps = [torch.empty_like(p) for p in params]
         like = params[0]
         torch.ops.hpu.optimizer_lamb_phase1(
-            grads,
-            params,
-            first,
-            second,
-            weight_norms,
-            adam_norms,
-            steps,
-            number(1.0, like) if self._factor is None else self._factor,
-            int(group["grad_averaging"]),
-            beta1,
-            beta2,
-            group["eps"],
-            number(corrections[0], like),
-            number(corrections[1], like),
-            group["weight_decay"],
+            gradients=grads,
+            weights=params,
+            exp_avg=self.states(params, "exp_avg"),
+            exp_avg_sq=self.states(params, "exp_avg_sq"),
+            out_weight_norms=weight_norms,
+            out_adam_norms=adam_norms,
+            out_adam_steps=steps,
+            clip_global_grad_norm=number(1.0, like) if self._factor is None else self._factor,
+            grad_averaging=int(group["grad_averaging"]),
+            beta1=beta1,
+            beta2=beta2,
+            epsilon=group["eps"],
+            bias_correction1=number(corrections[0], like),
+            bias_correction2=number(corrections[1], like),
+            weight_decay=group["weight_decay"],
         )
         torch.ops.hpu.optimizer_lamb_phase2(
             params,

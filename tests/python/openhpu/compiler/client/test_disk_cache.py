@@ -98,7 +98,8 @@ def test_what_was_adopted_is_found(cache, tmp_path):
     assert names(cache) == [KEYS[0]]
     assert DiskCache(cache.path).find(KEYS[0]) == (manifest, cache.path / KEYS[0])
     cache.adopt(folder, KEYS[0])  # replaces it
-    assert cache.find(KEYS[0]) and names(cache) == [KEYS[0]]
+    assert cache.find(KEYS[0])
+    assert names(cache) == [KEYS[0]]
 
 
 def change_manifest(folder, **changes):

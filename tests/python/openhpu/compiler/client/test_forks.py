@@ -14,7 +14,10 @@ from tests.python.openhpu.compiler.client.test_identity import compiler
 @pytest.mark.parametrize("start", ["compiler's version", "compile process"])
 def test_nobody_forks_while_a_process_is_started(tmp_path, monkeypatch, start):
     """A forked process, such as a DataLoader's worker, would hold the ends of pipes for which this one waits."""
-    done, popen, begun, go_on = [], subprocess.Popen, threading.Event(), threading.Event()
+    done = []
+    popen = subprocess.Popen
+    begun = threading.Event()
+    go_on = threading.Event()
 
     def slow(*arguments, **options):
         begun.set()

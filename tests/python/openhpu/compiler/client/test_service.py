@@ -41,7 +41,9 @@ class Watched(Service):
     """The service, its answers, and how many of its requests have none yet."""
 
     def __init__(self, *arguments, **options):
-        self.open, self.recipes, self.failed = 0, {}, {}
+        self.open = 0
+        self.recipes = {}
+        self.failed = {}
         super().__init__(*arguments, **options)
 
     def ask(self, identity, described=None, wait=True):
@@ -138,7 +140,8 @@ def test_without_recipes_the_process_is_started_ahead(service):
     wait_for(lambda: service._process)
     first = service._process.pid
     service.ask(1, description(op="aten::no_such_thing"))
-    assert service.failed and service._process.pid == first
+    assert service.failed
+    assert service._process.pid == first
 
 
 def test_a_cache_that_cannot_be_used_costs_a_warning(tmp_path, monkeypatch):
@@ -173,7 +176,8 @@ def test_a_cache_that_cannot_be_used_costs_a_warning(tmp_path, monkeypatch):
 def test_what_cannot_be_sent_fails(service):
     service.ask(1, description(sites={1: lambda: None}))
     service.ask(2, {"nonsense": 1})
-    assert "pickle" in service.failed[1] and "KeyError" in service.failed[2]
+    assert "pickle" in service.failed[1]
+    assert "KeyError" in service.failed[2]
     assert service._process is None
 
 
@@ -184,7 +188,8 @@ def test_a_process_that_does_not_start(service, monkeypatch):
     monkeypatch.undo()
     monkeypatch.setattr("openhpu.compiler.server.__name__", "openhpu.compiler.no_such_module")
     service.ask(2)
-    assert "ended with exit code 1" in service.failed[2] and "no_such_module" in service.failed[2]
+    assert "ended with exit code 1" in service.failed[2]
+    assert "no_such_module" in service.failed[2]
 
 
 def test_close_drops_what_is_open(service):
@@ -200,7 +205,8 @@ def test_close_drops_what_is_open(service):
     assert process.poll() == -signal.SIGKILL
     assert not work.exists()
     assert not service.wait_all(PATIENCE_S)
-    assert not service.recipes and not service.failed
+    assert not service.recipes
+    assert not service.failed
     with pytest.raises(RuntimeError, match="closed"):
         service.ask(9)
 
@@ -291,13 +297,15 @@ def test_a_forked_child_has_no_service(start):
     out, err = process.communicate(timeout=PATIENCE_S)
     assert err == ""
     first, second, third, last = out.splitlines()[1:]
-    assert first == second and "a forked child needs a service of its own" in first
+    assert first == second
+    assert "a forked child needs a service of its own" in first
     assert (third, last) == ("failed", "None True False")
 
 
 def test_two_processes_make_a_recipe_once(start, tmp_path):
     ending = """
-        assert service.wait_all(PATIENCE_S) and not service.failed, service.failed
+        assert service.wait_all(PATIENCE_S), service.failed
+        assert not service.failed, service.failed
         manifest, folder = service.recipes[1]
         print((folder / "recipe.so").stat().st_ino, folder)
     """

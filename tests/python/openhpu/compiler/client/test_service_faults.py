@@ -86,7 +86,9 @@ def test_a_process_that_misbehaves_fails_its_request_and_the_next_starts_another
 
 def served(requests, **options):
     """The order in which requests (identity, operators) are answered; the first one waits until all are there."""
-    service, held, order = Watched(None, **options), threading.Event(), []
+    service = Watched(None, **options)
+    held = threading.Event()
+    order = []
 
     def failed(identity, _):
         held.wait(PATIENCE_S)
@@ -105,7 +107,9 @@ def served(requests, **options):
 def test_what_is_waited_for_comes_first(fake):
     fake()
     order = served([(identity, 1) for identity in range(1, 6)], urgent=lambda: [4, 5])
-    assert order.index(4) <= 1 and order.index(5) <= 2 and sorted(order) == [1, 2, 3, 4, 5], order
+    assert order.index(4) <= 1, order
+    assert order.index(5) <= 2, order
+    assert sorted(order) == [1, 2, 3, 4, 5], order
 
 
 def test_the_largest_graph_comes_first(fake):
@@ -120,7 +124,12 @@ def test_only_what_nobody_waits_for_is_compiled_idly(fake, monkeypatch):
     sent, hurry = [], []
     service = Watched(None, idle=True, hurry=lambda: bool(hurry))
     may_wait = service._may_wait
-    monkeypatch.setattr(service, "_may_wait", lambda: sent.append(may_wait()) or sent[-1])
+
+    def noted():
+        sent.append(may_wait())
+        return sent[-1]
+
+    monkeypatch.setattr(service, "_may_wait", noted)
     service.ask(1)
     hurry.append(True)
     service.ask(2, description(2.5))
@@ -203,7 +212,8 @@ def test_a_manifest_that_does_not_fit_is_no_answer_and_no_cached_recipe(tmp_path
     cache = DiskCache(tmp_path / "cache", warn=said.append)
     assert cache.adopt(tmp_path / "made", wrong.key)
     assert disk_cache.find([cache], description(), wrong.key) is None
-    assert len(said) == 1 and "is not used" in said[0]
+    assert len(said) == 1
+    assert "is not used" in said[0]
     assert not (tmp_path / "cache" / wrong.key).exists()
 
 
@@ -212,7 +222,10 @@ class FullDisk:
     and written."""
 
     def __init__(self, monkeypatch, folder, number, for_ever):
-        self.folder, self.left, self.for_ever, self.hits = str(folder), number, for_ever, 0
+        self.folder = str(folder)
+        self.left = number
+        self.for_ever = for_ever
+        self.hits = 0
         for module, name, place in (
             (os, "mkdir", 0),
             (os, "rename", 1),
@@ -251,7 +264,8 @@ class Written:
     """A file whose writing may fail."""
 
     def __init__(self, file, disk):
-        self._file, self._disk = file, disk
+        self._file = file
+        self._disk = disk
 
     def write(self, data):
         self._disk.take(self._file.name)
@@ -286,7 +300,8 @@ def test_a_full_disk_of_the_service_at_each_write(fake, tmp_path, monkeypatch, f
             for identity in range(3):
                 service.ask(identity, description(float(identity)))
             service.close()
-        assert not service.recipes and service.failed.keys() == {0, 1, 2}
+        assert not service.recipes
+        assert service.failed.keys() == {0, 1, 2}
         for message in service.failed.values():
             assert message == "as it should" or "No space left on device" in message
         assert len({str(warning.message) for warning in caught}) == len(caught)
@@ -333,9 +348,11 @@ def test_a_full_disk_of_the_compile_process_at_each_write(tmp_path, monkeypatch,
             DiskCache(path, limit, warn=said.append).find(recipe.key)
             assert said == []
         again = server._answer(job, folder / "work")
-        assert again.folder is not None and again.error == "", again
+        assert again.folder is not None, again
+        assert again.error == "", again
         if not disk.hits:
-            assert number > 10 and answer.folder == folder / "cache" / recipe.key
+            assert number > 10
+            assert answer.folder == folder / "cache" / recipe.key
             return
     raise AssertionError("it never succeeded")
 

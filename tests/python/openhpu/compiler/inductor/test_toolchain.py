@@ -52,7 +52,8 @@ def test_recipes_share_headers_and_interface(compiled):
     (first, storages), (second, _) = description(2.0), description(3.0)
     (recipe,) = compiled(first)
     before = prepared()
-    assert {"header.h"} <= {path.name for path in before} and not [p for p in before if p.suffix == ".o"]
+    assert {"header.h"} <= {path.name for path in before}
+    assert not [p for p in before if p.suffix == ".o"]
     (other,) = compiled(second)
     assert prepared() == before
     for made in (recipe, other):
@@ -77,7 +78,8 @@ def test_what_is_begun_ahead_is_what_the_recipe_takes(compiled, tmp_path):
     identity = torch.fx.symbolic_trace(torch.nn.Identity())
     with config.patch(inductor.options(identity, 1, recipe.directory / "recipe.so")), toolchain.quick(tmp_path):
         Begins(toolchain.header_folder(), None).ahead()  # without a pool: all of it is there
-    assert begun == taken and len(taken) == 2
+    assert begun == taken
+    assert len(taken) == 2
 
 
 def test_a_header_that_cannot_be_compiled_is_the_recipes_error(folder, monkeypatch, tmp_path):
@@ -95,13 +97,15 @@ def test_a_header_that_cannot_be_compiled_is_the_recipes_error(folder, monkeypat
         prepared.builder("recipe", [str(tmp_path / "kernel.o")], option, output_dir=str(tmp_path)).build()
     monkeypatch.setattr(toolchain, "_headers", dict(list(toolchain._headers.items())[-1:]))
     assert toolchain.precompile_behind()  # no error: it is the recipes'
-    assert [path.name for path in folder.glob("*/*")] == ["header.h"] and not list(folder.glob(".*"))
+    assert [path.name for path in folder.glob("*/*")] == ["header.h"]
+    assert not list(folder.glob(".*"))
 
 
 def test_headers_are_read_first_and_precompiled_behind(folder, monkeypatch, tmp_path):
     monkeypatch.setattr(toolchain, "_headers", {})
     inductor.ahead(tmp_path / "ahead")
-    assert not list(folder.glob("*/*.gch")) and len(list(folder.glob("*/header.h"))) == 2
+    assert not list(folder.glob("*/*.gch"))
+    assert len(list(folder.glob("*/header.h"))) == 2
     while toolchain.precompile_behind():
         pass
     assert len(list(folder.glob("*/*.gch"))) == 2
@@ -110,4 +114,5 @@ def test_headers_are_read_first_and_precompiled_behind(folder, monkeypatch, tmp_
     for path in folder.glob("*/header.h"):  # as programs do that clean folders of old files
         path.unlink()
     inductor.ahead(tmp_path / "after a cleaning")
-    assert len(list(folder.glob("*/header.h"))) == 2 and not toolchain._headers
+    assert len(list(folder.glob("*/header.h"))) == 2
+    assert not toolchain._headers

@@ -41,7 +41,12 @@ def test_each_operand_is_converted_once_for_forward_and_backward():
 
 def test_generated_code_reads_one_copy():
     """Users that are no convolutions take the converted tensor, too."""
-    graph = traced(lambda x, w: ((h := x.sin()).sum(), F.conv2d(h, w).sum()), X, W)
+
+    def work(x, w):
+        h = x.sin()
+        return h.sum(), F.conv2d(h, w).sum()
+
+    graph = traced(work, X, W)
     channels_last(graph)
     (sine,) = graph.graph.find_nodes(op="call_function", target=torch.ops.aten.sin.default)
     assert [user.target for user in sine.users] == [torch.ops.prims.inductor_force_stride_order.default]
@@ -92,5 +97,6 @@ def test_inputs_looked_at_by_memory_are_read_in_place():
     assert channels_last(graph) == 3
     graph.recompile()
     (view,) = graph.graph.find_nodes(op="call_function", target=torch.ops.aten.as_strided.default)
-    assert len(conversions(graph)) == 3 + 1 and len(view.users) == 3  # the conversion, relu and the sum
+    assert len(conversions(graph)) == 3 + 1
+    assert len(view.users) == 3  # the conversion, relu and the sum
     torch.testing.assert_close(graph(x, W), function(x, W), check_stride=True)

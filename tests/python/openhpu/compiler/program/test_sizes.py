@@ -27,27 +27,38 @@ def test_a_formula_is_read_and_written(symbols):
 def test_arithmetic_keeps_the_formula(symbols):
     n0, n1 = symbols.size("n0"), symbols.size("n1")
     assert (2 * n0 * n1 + 1 - n0).text == "2*n0*n1-n0+1"
-    assert math.prod((n0, 4, n1)).text == "4*n0*n1" and sum([n0, n0, 1]).text == "2*n0+1"
+    assert math.prod((n0, 4, n1)).text == "4*n0*n1"
+    assert sum([n0, n0, 1]).text == "2*n0+1"
     assert (64 * n0 * n1 // n1).text == "64*n0"
-    assert (64 * n0) // 16 == 4 * n0 and (64 * n0) % 16 == 0
+    assert (64 * n0) // 16 == 4 * n0
+    assert (64 * n0) % 16 == 0
     assert not isinstance(n0 - n0, Size)
 
 
 def test_what_holds_for_all_sizes_needs_no_guard(symbols):
     n0 = symbols.size("n0")
-    assert n0 > 1 and n0 and n0 != 1 and 64 * n0 >= n0 and n0 - 1 > 0 and n0 >= 0
-    assert 0 // (64 * n0) == 0 and 3 % (64 * n0) == 3
+    assert n0 > 1
+    assert n0
+    assert n0 != 1
+    assert 64 * n0 >= n0
+    assert n0 - 1 > 0
+    assert n0 >= 0
+    assert 0 // (64 * n0) == 0
+    assert 3 % (64 * n0) == 3
     assert not symbols.guards
 
 
 def test_what_may_change_is_guarded(symbols):
     n0, n1 = symbols.size("n0"), symbols.size("n1")
-    assert n0 < 100 and n1 < n0 and not n0 > 64
+    assert n0 < 100
+    assert n1 < n0
+    assert not n0 > 64
     assert list(symbols.guards) == [Guard("n0", "100"), Guard("n1", "n0"), Guard("n0", "65")]
 
 
 def test_equal_by_chance_is_not_equal(symbols):
-    assert symbols.size("n0") != 8 and symbols.size("n0") != symbols.size("n1+3")
+    assert symbols.size("n0") != 8
+    assert symbols.size("n0") != symbols.size("n1+3")
     assert len({symbols.size("n0"), symbols.size("n0"), 8}) == 2
 
 

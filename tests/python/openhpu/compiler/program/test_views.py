@@ -18,7 +18,8 @@ def check(base, wanted):
     """Rebuild `wanted` (a view) from `base` (a tensor over the same storage); returns the steps' names."""
     steps = view_steps(geometry(base), geometry(wanted))
     view = eval(text("base", steps), {"base": base, "torch": torch})
-    assert view.shape == wanted.shape and view.dtype == wanted.dtype
+    assert view.shape == wanted.shape
+    assert view.dtype == wanted.dtype
     assert view.equal(wanted)
     if wanted.numel():
         assert view.untyped_storage().data_ptr() == base.untyped_storage().data_ptr()

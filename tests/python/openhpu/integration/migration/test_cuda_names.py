@@ -71,7 +71,8 @@ def test_every_function_that_takes_a_device_has_a_row():
         taken = any(argument.name == "device" and "Device" in str(argument.type) for argument in schema.arguments)
         if space == "aten" and taken and not name.startswith("_"):
             found.add(name.replace("fft_", ""))
-    assert not found - {name.rpartition(".")[2] for name in ROWS}
+    rows = {name.rpartition(".")[2] for name in ROWS}
+    assert not found - rows
 
 
 def test_each_name_is_its_counterpart(script):

@@ -11,7 +11,8 @@ def arguments(name):
     """The arguments of an operator as a Python function has them."""
     packet, _, overload = name.partition(".")
     schema = getattr(getattr(torch.ops.hpu, packet), overload or "default")._schema
-    found, only_by_name = [], False
+    found = []
+    only_by_name = False
     for argument in schema.arguments:
         if argument.kwarg_only and not only_by_name:
             only_by_name = True

@@ -61,7 +61,8 @@ def test_legacy_tensor_types(hpu):
     assert hpu.IntTensor([1, 2]).tolist() == [1, 2]
     assert hpu.HalfTensor(torch.Size([4])).numel() == 4
     assert hpu.LongTensor().numel() == 0
-    assert isinstance(x, hpu.FloatTensor) and not isinstance(x, hpu.DoubleTensor)
+    assert isinstance(x, hpu.FloatTensor)
+    assert not isinstance(x, hpu.DoubleTensor)
     assert not isinstance(x.cpu(), hpu.FloatTensor)
     assert hpu.FloatTensor(torch.ones(2)).is_hpu
     for arguments in ({"device": "cpu"}, {"dtype": torch.float64}):

@@ -96,12 +96,15 @@ def test_a_list_of_files(folder):
         ),
         lambda read: read()[1],
     )
-    assert made[0][0].tolist() == [1, 0, 1] and made[0][0].dtype == np.int64
+    assert made[0][0].tolist() == [1, 0, 1]
+    assert made[0][0].dtype == np.int64
 
 
 def test_decoder(folder):
     whole, labels = decoded(folder)
-    assert whole.shape == (3, 30, 40, 3) and whole.dtype == np.uint8 and labels.tolist() == [0, 0, 0]
+    assert whole.shape == (3, 30, 40, 3)
+    assert whole.dtype == np.uint8
+    assert labels.tolist() == [0, 0, 0]
     assert (whole[0, 3, :, 1] == np.arange(40) * 6).all()
     planar, _ = decoded(folder, output_format=imgtype.RGB_P)
     assert (planar == whole.transpose(0, 3, 1, 2)).all()
@@ -117,13 +120,16 @@ def test_decoder(folder):
 def test_random_crops_of_the_decoder(folder):
     crop = {"random_crop_type": randomCropType.RANDOMIZED_AREA_AND_ASPECT_RATIO_CROP, "resize": [40, 30]}
     first, again, other = (decoded(folder, seed=seed, **crop)[0] for seed in (1, 1, 2))
-    assert (first == again).all() and (first != other).any() and (first[0, ..., 1] != first[1, ..., 1]).any()
+    assert (first == again).all()
+    assert (first != other).any()
+    assert (first[0, ..., 1] != first[1, ..., 1]).any()
 
 
 def test_crops_by_a_function(folder):
     class Crops(media_function):
         def __init__(self, params):
-            self.shape, self.dtype = params["shape"][::-1], params["dtype"]
+            self.shape = params["shape"][::-1]
+            self.dtype = params["dtype"]
             assert (params["seed"], params["priv_params"], params["batch_size"]) == (7, {"left": 0.5}, 3)
             self.left = params["priv_params"]["left"]
 
@@ -144,7 +150,8 @@ def test_crops_by_a_function(folder):
         ),
         lambda read, decode, crops: decode(read()[0], crops()),
     )
-    assert made[0][0].shape == (3, 30, 10, 3) and (made[0][0][0, 0, :, 1] == np.arange(20, 30) * 6).all()
+    assert made[0][0].shape == (3, 30, 10, 3)
+    assert (made[0][0][0, 0, :, 1] == np.arange(20, 30) * 6).all()
 
 
 @pytest.mark.parametrize("planar", [False, True])
@@ -208,7 +215,8 @@ def test_arithmetic_and_shapes(folder):
 def test_a_reader_of_the_scripts(folder):
     class Own(media_ext_reader_op_impl):
         def __init__(self, params):
-            self.files, self.batch = params["priv_params"]["files"], params["batch_size"]
+            self.files = params["priv_params"]["files"]
+            self.batch = params["batch_size"]
 
         def __iter__(self):
             self.left = list(self.files)
@@ -217,7 +225,8 @@ def test_a_reader_of_the_scripts(folder):
         def __next__(self):
             if not self.left:
                 raise StopIteration
-            chosen, self.left = self.left[: self.batch], self.left[self.batch :]
+            chosen = self.left[: self.batch]
+            self.left = self.left[self.batch :]
             return [file.read_bytes() for file in chosen], np.arange(len(chosen))
 
     files = sorted(folder.rglob("*.bmp"))[:4]
@@ -227,7 +236,8 @@ def test_a_reader_of_the_scripts(folder):
         batch=2,
         epochs=2,
     )
-    assert [found.shape for found, _ in made] == [(2, 30, 40, 3)] * 4 and made[0][1].tolist() == [0, 1]
+    assert [found.shape for found, _ in made] == [(2, 30, 40, 3)] * 4
+    assert made[0][1].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(

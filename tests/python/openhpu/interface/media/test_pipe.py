@@ -46,7 +46,8 @@ def test_batches_for_pytorch(folder, device):
         assert len(found) == 2
         for images, labels in found:
             assert images.device.type == labels.device.type == device
-            assert images.shape == (4, 3, 6, 8) and images.dtype == torch.float32
+            assert images.shape == (4, 3, 6, 8)
+            assert images.dtype == torch.float32
             assert labels.dtype == torch.int64
     image = np.asarray(PIL.Image.open(folder / "class0" / "0.png").resize((8, 6), 2)).transpose(2, 0, 1)
     assert torch.equal(found[0][0][0].cpu(), (torch.tensor(image).float() - 128) / 64)
@@ -62,8 +63,10 @@ def test_by_hand(folder):
     assert (pipe.getBatchSize(), pipe.get_batch_count()) == (4, 3)
     pipe.iter_init()
     images, labels = pipe.run()
-    assert images.shape == [8, 6, 3, 4] and images.dtype == "bfloat16"
-    assert images.as_torch().dtype == torch.bfloat16 and images.as_cpu().as_nparray().dtype == np.float32
+    assert images.shape == [8, 6, 3, 4]
+    assert images.dtype == "bfloat16"
+    assert images.as_torch().dtype == torch.bfloat16
+    assert images.as_cpu().as_nparray().dtype == np.float32
     assert labels.as_cpu().as_nparray().shape == (4,)
     for _ in range(2):
         pipe.run()

@@ -53,7 +53,10 @@ class Page(HTMLParser):
 
     def __init__(self, html):
         super().__init__()
-        self.tags, self.loads, self.texts, self._open = set(), [], [], []
+        self.tags = set()
+        self.loads = []
+        self.texts = []
+        self._open = []
         self.feed(html)
         self.close()
         assert not self._open

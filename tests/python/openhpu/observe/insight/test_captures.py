@@ -33,9 +33,11 @@ with torch.no_grad():
 @pytest.mark.parametrize("mode", ["lazy", "eager"])
 def test_sentences_of_many_lengths(openhpu_run, mode):
     run = openhpu_run(SENTENCES, "--json", "--mode", mode, "--fail-on=capture", OPENHPU_COMPILE="off")
-    assert run.code == 3 and "failed because of --fail-on: capture" in run.err
+    assert run.code == 3
+    assert "failed because of --fail-on: capture" in run.err
     rows, later = run.seen["captures"], run.seen["captures_later"]
-    assert len(rows) == 20 and run.seen["captures_more"] == 0
+    assert len(rows) == 20
+    assert run.seen["captures_more"] == 0
     assert {(row["owner"], row["line"]) for row in rows[:19]} == {("Encoder.forward", 18)}
     assert [row["inputs"]["args[0]"] for row in rows[:3]] == ["int64[2, 1]", "int64[2, 2]", "int64[2, 3]"]
     assert rows[0]["differs"] == []
@@ -47,12 +49,14 @@ def test_sentences_of_many_lengths(openhpu_run, mode):
     assert [row["replays"] for row in rows] == [1] * 6 + [3] + [1] * 13
     assert all(row["operators"] >= 4 and row["ms"] > 0 and row["bytes"] >= 32 for row in rows)
     assert [row["differs"] for row in later] == [["kwargs['scale']: absent, now 2.0"]]
-    assert later[0]["phase"] == "serving" and later == rows[19:]
+    assert later[0]["phase"] == "serving"
+    assert later == rows[19:]
     text = summary.text([run.seen], 0)
     assert "HPU graphs: 20 captured, 1 of them after the warm-up, 22 replays, " in text
     assert "Encoder.forward: pad to 4 lengths (5, 10, 14, 19): 19 graphs become 4" in text
     page = report.page(run.seen)
-    assert "pad to 4 lengths" in page and "kwargs[&#39;scale&#39;]: absent, now 2.0" in page
+    assert "pad to 4 lengths" in page
+    assert "kwargs[&#39;scale&#39;]: absent, now 2.0" in page
 
 
 def test_no_capture_after_the_warm_up_fails_nothing(openhpu_run):
@@ -77,7 +81,8 @@ for _ in range(3):
 """
     rows = openhpu_run(code, "--json", "--mode", "lazy", OPENHPU_COMPILE="off").seen["captures"]
     assert [(row["owner"], row["replays"]) for row in rows] == [("", 1), ("", 1), ("Linear.forward", 3)]
-    assert rows[2]["inputs"] == {"args[0]": "float32[2, 4]"} and rows[2]["operators"] >= 3
+    assert rows[2]["inputs"] == {"args[0]": "float32[2, 4]"}
+    assert rows[2]["operators"] >= 3
 
 
 CHECKED = """
@@ -91,20 +96,27 @@ for scale in (2.0, 2.0, 3.0):
 
 def test_checked_graphs_in_a_report(openhpu_run):
     run = openhpu_run(CHECKED, "--json", "--mode", "lazy", "--fail-on=graph-check", OPENHPU_COMPILE="off")
-    assert run.code == 3 and "failed because of --fail-on: graph-check" in run.err
+    assert run.code == 3
+    assert "failed because of --fail-on: graph-check" in run.err
     assert "HPU graphs checked: 3 replays, 1 different" in run.err
     line = "script.py:4: <lambda>: aten::mul.Tensor: result 0 differs in 4 of 4 elements, by up to 1: `other` was 2"
-    assert line in run.err and run.err.count("RuntimeWarning: HPU graph") == 1
+    assert line in run.err
+    assert run.err.count("RuntimeWarning: HPU graph") == 1
     (row,) = run.seen["graph_differences"]
-    assert row["line"] == 4 and row["count"] == 1 and "scale was 2.0 at the capture and is 3.0 now" in row["text"]
-    assert "HPU graphs" in report.page(run.seen) and "3 replays, 1 different" in report.page(run.seen)
+    assert row["line"] == 4
+    assert row["count"] == 1
+    assert "scale was 2.0 at the capture and is 3.0 now" in row["text"]
+    assert "HPU graphs" in report.page(run.seen)
+    assert "3 replays, 1 different" in report.page(run.seen)
 
 
 def test_right_graphs_pass_the_check(openhpu_run):
     run = openhpu_run(CHECKED.replace("2.0, 3.0)", "2.0, 2.0)"), "--check-graphs", "--json", "--mode", "eager")
-    assert run.code == 0 and "HPU graphs checked: 3 replays, 0 different" in run.err
+    assert run.code == 0
+    assert "HPU graphs checked: 3 replays, 0 different" in run.err
     run = openhpu_run(CHECKED, "--json", "--mode", "eager", OPENHPU_COMPILE="off")
-    assert run.seen["graphs_checked"] == 0 and "checked" not in run.err
+    assert run.seen["graphs_checked"] == 0
+    assert "checked" not in run.err
 
 
 def _event(**inputs):
@@ -133,5 +145,6 @@ def test_more_graphs_than_are_kept_are_counted(monkeypatch):
     for n in range(5):
         captures.add(_event(x=f"float32[{n}]"), PLACE, "warm-up")
     document = {**observed.empty("x"), **captures.document()}
-    assert len(document["captures"]) == 2 and document["captures_more"] == 3
+    assert len(document["captures"]) == 2
+    assert document["captures_more"] == 3
     assert observed.captures(document).startswith("5 captured, 2 replays")

@@ -13,7 +13,10 @@ from openhpu.observe.insight.marks import KEPT, Marks, Timeline
 def program(number, seed=0):
     """`number` steps: (end, host blocked until then), and the device's busy spans. The last half is the device's."""
     choose = random.Random(seed)
-    ends, spans, now, waited = [(0, 0)], [], 0, 0
+    ends = [(0, 0)]
+    spans = []
+    now = 0
+    waited = 0
     for step in range(number):
         length = choose.randrange(800, 1200)
         busy = length - 100 if step >= number // 2 else length // 4
@@ -61,7 +64,8 @@ def test_a_long_run(long_run):
     figures = marks.summary(seen.spans)
     for name, value in expected(ends, spans).items():
         assert figures[name] == pytest.approx(value), name
-    assert len(marks.ends) <= 2 * KEPT and len(seen.spans) <= 2 * KEPT + 16
+    assert len(marks.ends) <= 2 * KEPT
+    assert len(seen.spans) <= 2 * KEPT + 16
     assert [end[0] for end in marks.ends[-9:]] == [time_ns for time_ns, _ in ends[-9:]]  # the page draws the last eight
     assert marks.ends[-1][2] == ends[-1][0]
     assert seen.spans[-1] == spans[-1]
@@ -76,7 +80,8 @@ def test_whatever_is_settled_when(long_run):
     right = whole.summary(spans)
     choose = random.Random(1)
     for _ in range(50):
-        marks, left = Marks(), list(spans)
+        marks = Marks()
+        left = list(spans)
         for time_ns, waited in ends:
             marks.add(time_ns, waited, 0)
             if choose.random() < 0.2:
@@ -89,7 +94,9 @@ def test_whatever_is_settled_when(long_run):
 
 def test_steps_that_the_host_submits_at_once_last_as_long_as_the_device_takes():
     """Ten steps of 2 that are submitted ahead of the device, which takes 15 for each; then a host that is slow."""
-    marks, now, waited = Marks(), 0, 0
+    marks = Marks()
+    now = 0
+    waited = 0
     marks.add(now, waited, 0)
     for _ in range(4):
         for _ in range(9):

@@ -46,7 +46,9 @@ def line(mark):
 def test_each_is_named(openhpu_run, tmp_path, mode):
     run = openhpu_run(PLANTED, "--mode", mode, "--json", "--report", "page.html")
     seen = run.seen
-    assert seen["exit_code"] == 0 and seen["complete"] and seen["process"]["mode"] == mode
+    assert seen["exit_code"] == 0
+    assert seen["complete"]
+    assert seen["process"]["mode"] == mode
     assert (seen["steps"]["counted_by"], seen["steps"]["count"]) == ("optimizer", 12)
     shares = seen["steps"]["host_bound_share"], seen["steps"]["device_bound_share"]
     assert sum(shares) == pytest.approx(1)

@@ -45,7 +45,8 @@ def test_a_mask_is_named(openhpu_run, tmp_path, inputs, early, op, waits, origin
     assert run.code == 3, run.err
     at = line_of(MASKED, "MASK")
     (mask,) = run.seen["shape_waits"]
-    assert (mask["op"], mask["line"], mask["count"]) == (op, at, waits) and mask["wait_ns"] > 0
+    assert (mask["op"], mask["line"], mask["count"]) == (op, at, waits)
+    assert mask["wait_ns"] > 0
     assert not run.seen["blocking_reads"]
     found = [r for r in run.seen["recompilations"] if r["cause"] == "size"]
     expected = (origin, op, at) if origin else (None, None, None)
@@ -54,7 +55,8 @@ def test_a_mask_is_named(openhpu_run, tmp_path, inputs, early, op, waits, origin
     said = {"from": f"(sizes come from {op} at {place})", "after": f"(after {op} at {place}, which returned", None: ""}
     page = (tmp_path / "page.html").read_text()
     for text in (said[origin], f"{place}: {op}, {waits} times, waited"):
-        assert text in run.err and text in page
+        assert text in run.err
+        assert text in page
     assert "Keep sizes independent of values" in page
     assert {row["kind"] for row in run.seen["own_waits"]} == {"first_sight"}
     assert "at the first call of an operator" in run.err

@@ -1,0 +1,159 @@
+"""`openhpu serve-sim` with vLLM and its plugin: equal output, the real engine beside it, misses, and refusals."""
+
+import json
+import os
+import shutil
+import sys
+
+import pytest
+
+from commands import ROOT, child
+from ecosystem.vllm.served import LLAMA
+
+_S = 400.0
+TINY = LLAMA | {
+    "hidden_size": 256,
+    "intermediate_size": 512,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 512,
+    "max_position_embeddings": 2048,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+}
+SMALL = ("--max-num-seqs=4", "--max-model-len=512", "--max-num-batched-tokens=512")
+TRAFFIC = ("--num-prompts=12", "--random-input-len=100", "--random-output-len=8", "--request-rate=50")
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A folder with a config.json alone."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(TINY))
+    return folder
+
+
+def simulate(model, *options, code=0, **environment):
+    """The answers, or what was said where it fails."""
+    out = model.parent / "answers.json"
+    command = [sys.executable, "-m", "openhpu", "serve-sim", "--device=gaudi2", f"--model={model}", f"--json={out}"]
+    ended = child.run([*command, *options], seconds=_S, cwd=ROOT, env=os.environ | environment)
+    assert ended.code == code, ended.tail
+    return json.loads(out.read_text()) if code == 0 else ended.tail
+
+
+def test_equal_input_gives_equal_output(model):
+    """Whatever the hash seed and the time of day."""
+    files = []
+    for seed in ("1", "2"):
+        steps = model.parent / f"steps{seed}"
+        simulate(model, *TRAFFIC, *SMALL, f"--steps={steps}", PYTHONHASHSEED=seed)
+        files.append((steps.read_bytes(), (model.parent / "answers.json").read_bytes()))
+    assert files[0] == files[1]
+    assert len(files[0][0].splitlines()) > 20
+
+
+def test_real_engine_beside_it(model):
+    """The same steps, buckets, preemptions and times, request by request, as with real tiny weights."""
+    found = {}
+    prices = str(model.parent / "simulated.json")
+    for kind in ("simulated", "real"):
+        out = model.parent / f"{kind}.json"
+        command = [sys.executable, "-m", "ecosystem.vllm.beside", kind, str(model), str(out), prices]
+        child.run(command, seconds=_S, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": "0"}).checked(kind)
+        found[kind] = json.loads(out.read_text())
+    simulated, real = found["simulated"], found["real"]
+    assert real["ran"] > 100
+    assert sum(one["preemptions"] for one in simulated["requests"]) > 0
+    assert simulated["steps"] == real["steps"]
+    assert simulated["requests"] == real["requests"]
+    assert simulated["end"] == real["end"]
+
+
+def test_warm_up_makes_what_serving_needs(model):
+    found = simulate(model, *TRAFFIC, *SMALL)
+    assert found["misses"] == []
+    assert found["warmup"]["operators"] > 100
+    assert found["asynchronous_scheduling"] and found["mode"] == "torch.compile"
+    assert found["buckets"]["unused"]
+    assert found["prompt"]["calls"] == found["requests"] == 12
+    assert found["ttft"]["median"] > 0 < found["tpot"]["median"]
+
+
+def test_without_warm_up_each_new_graph_costs_time(model):
+    found = simulate(model, *TRAFFIC, *SMALL, VLLM_SKIP_WARMUP="true")
+    assert found["misses"]
+    assert all(one["seconds_least"] < one["seconds"] < one["seconds_most"] for one in found["misses"])
+    later = [one for one in found["misses"] if one["call"] == "forward" and one["bucket"][0] == "decode"]
+    assert any("block" in one["new"] for one in later)
+    assert found["ttft"]["median"] > sum(one["seconds"] for one in found["misses"]) / 12 / 4
+
+
+def test_lazy_mode_has_captured_graphs(model):
+    found = simulate(model, *TRAFFIC, *SMALL, PT_HPU_LAZY_MODE="1")
+    assert found["mode"] == "HPU graphs"
+    assert found["misses"] == []
+    peaks = [row["peak"] for row in found["memory"]["buckets"]]
+    assert peaks[-1] > peaks[0]  # each captured graph keeps its memory
+
+
+def test_prefixes_hit(model):
+    found = simulate(model, *TRAFFIC, *SMALL, "--random-input-len=300", "--random-prefix-len=256")
+    assert found["prefix_hits"]["share"] > 0.5
+    assert simulate(model, *TRAFFIC, *SMALL)["prefix_hits"]["share"] == 0
+
+
+def test_script_that_makes_an_llm(model):
+    script = model.parent / "script.py"
+    script.write_text(
+        "import sys\nfrom vllm import LLM, SamplingParams\n"
+        "llm = LLM(sys.argv[1], skip_tokenizer_init=True, max_model_len=512, max_num_seqs=2, enforce_eager=True)\n"
+        "prompts = [{'prompt_token_ids': [7] * 50}] * 3\n"
+        "found = llm.generate(prompts, SamplingParams(max_tokens=4, ignore_eos=True, detokenize=False))\n"
+        "print('made', [len(one.outputs[0].token_ids) for one in found])\n"
+    )
+    out = model.parent / "answers.json"
+    command = [sys.executable, "-m", "openhpu", "serve-sim", f"--json={out}", "--script", str(script), str(model)]
+    ended = child.run(command, seconds=_S, cwd=ROOT, env=os.environ)
+    assert "made [4, 4, 4]" in ended.output, ended.tail
+    found = json.loads(out.read_text())
+    assert (found["requests"], found["output_tokens"], found["mode"]) == (3, 12, "eager")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--tensor-parallel-size=2"], "--tensor-parallel-size is 2"),
+        (['--speculative-config={"method": "ngram", "num_speculative_tokens": 2}'], "--speculative-config"),
+        (["--max-model-len=104"], "100 + 8 tokens, and --max-model-len is 104"),
+    ],
+)
+def test_option_that_cannot_be_honoured(model, options, words):
+    said = simulate(model, *TRAFFIC, *SMALL, *options, code=2)
+    assert words in said
+    assert "Traceback" not in said
+
+
+def test_model_that_the_plugin_lacks(model):
+    shutil.copy(model / "config.json", model / "before.json")
+    (model / "config.json").write_text(json.dumps(TINY | {"architectures": ["NoSuchModel"], "model_type": "no_such"}))
+    said = simulate(model, *TRAFFIC, *SMALL, code=2)
+    assert "do not run" in said
+    assert "no_such" in said
+    assert "Traceback" not in said
+
+
+def test_name_that_moved(model):
+    """The error names the module, the name, and the versions."""
+    code = (
+        "from openhpu_predict.serving import hooks, engine\n"
+        "from openhpu_predict.serving.settings import Settings\nfrom openhpu_predict.devices import load\n"
+        "hooks.TABLE = (hooks.Hook(hooks._RUNNER, 'HPUModelRunner.gone', 'step', 'a reason'), *hooks.TABLE)\n"
+        "engine.begin(load('gaudi2'), Settings.stated())\n"
+    )
+    ended = child.run([sys.executable, "-c", code], seconds=_S, cwd=ROOT, env=os.environ)
+    assert ended.code == 1
+    assert "has no HPUModelRunner.gone" in ended.tail
+    assert "vllm-gaudi 0.28.0" in ended.tail

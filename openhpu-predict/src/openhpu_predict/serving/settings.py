@@ -1,0 +1,67 @@
+"""The parameters of a simulated server, and the options of vLLM that a simulation cannot honour."""
+
+import dataclasses
+import os
+import tomllib
+from typing import Any
+
+from openhpu_predict.devices import DATA
+from openhpu_predict.errors import PredictError
+
+# Set before vllm is imported: the engine runs in this process, and names of requests are as given.
+ENVIRONMENT = {
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    "VLLM_DISABLE_REQUEST_ID_RANDOMIZATION": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Seconds and bytes; data/serving.toml has the values, each with its source.
+
+    `host_step`, `host_request`: what the host needs for a step, and for each of its requests. `http`: a server's share
+    of each first token. `runtime_bytes`: of the card's memory, that no program gets. `compile_least`, `compile_most`:
+    to compile an operator of a graph.
+    """
+
+    host_step: float
+    host_request: float
+    http: float
+    runtime_bytes: float
+    compile_least: float
+    compile_most: float
+    sources: dict[str, str] = dataclasses.field(default_factory=dict, compare=False)
+
+    @staticmethod
+    def stated(**changed: float) -> "Settings":
+        """The values of the file, but for those that are given."""
+        figures = tomllib.loads((DATA / "serving.toml").read_text())["figures"]
+        values = {name: figure["value"] for name, figure in figures.items()} | changed
+        sources = {name: figure["source"] for name, figure in figures.items()} | dict.fromkeys(changed, "given")
+        return Settings(**values, sources=sources)
+
+    def check(self, config: Any) -> None:
+        """Raises PredictError for what vLLM was asked, and the simulation cannot honour. `config` is a VllmConfig."""
+        parallel, model = config.parallel_config, config.model_config
+        refused = (
+            ("--tensor-parallel-size", parallel.tensor_parallel_size, 1, "one card is simulated"),
+            ("--pipeline-parallel-size", parallel.pipeline_parallel_size, 1, "one card is simulated"),
+            ("--data-parallel-size", parallel.data_parallel_size, 1, "one engine is simulated"),
+            ("--speculative-config", config.speculative_config, None, "how many drafts are right is not known"),
+            ("--enable-lora", config.lora_config, None, "adapters have no price yet"),
+            ("--kv-transfer-config", config.kv_transfer_config, None, "one engine is simulated"),
+            ("--runner", model.runner_type, "generate", "only generation has tokens in time"),
+            ("QUANT_CONFIG", os.environ.get("QUANT_CONFIG"), None, "Neural Compressor needs the weights' values"),
+            ("--quantization", model.quantization if model.quantization == "inc" else None, None, "as QUANT_CONFIG"),
+            ("VLLM_USE_FAKE_HPU", os.environ.get("VLLM_USE_FAKE_HPU", "0"), "0", "the card is simulated"),
+        )
+        for name, given, only, why in refused:
+            if given != only:
+                expected = "" if only is None else f"; expected {only}"
+                shown = given if isinstance(given, (int, str)) else "given"
+                raise PredictError(f"{name} is {shown}, which serve-sim cannot honour ({why}){expected}")
+        if model.is_multimodal_model:
+            raise PredictError(f"{model.architecture} reads images or sound, which serve-sim cannot honour yet")

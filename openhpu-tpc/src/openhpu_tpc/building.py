@@ -1,0 +1,190 @@
+"""`openhpu tpc build`: kernels and glue code become a library for GC_KERNEL_PATH."""
+
+import os
+import re
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from openhpu_tpc import compiling, description, glue
+from openhpu_tpc.compiling import INCLUDE, Compiled, Options, Source, run
+from openhpu_tpc.errors import BuildError
+
+_RUNNER = ("interrupt", "glue_calls", "running", "places", "library")
+_FEATURES = ("avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl")
+_GLUE = (".cpp", ".cc", ".cxx")
+
+
+@dataclass
+class Inputs:
+    """What the command was given, by kind."""
+
+    kernels: list[Source]
+    glue: list[Path]
+    described: list[description.Described]
+
+
+def sort_inputs(given: Sequence[str]) -> Inputs:
+    """Kernels (`FILE.c`, `NAME=FILE.c`, `NAME=FILE.c:-DX=1:-DY`), glue (`.cpp`) and descriptions (`.toml`)."""
+    inputs = Inputs([], [], [])
+    for each in given:
+        name, _, rest = each.rpartition("=") if _names_kernel(each) else ("", "", each)
+        if _names_kernel(each):
+            name, _, rest = each.partition("=")
+        file, *defines = re.split(r":(?=-D)", rest)
+        path = Path(file)
+        if path.suffix == ".s":
+            raise BuildError(
+                f"{path}: it is assembly of a card's processor, which does not run here. Give its source in TPC-C"
+            )
+        if not path.is_file():
+            raise BuildError(f"{path}: there is no such file")
+        if path.suffix == ".c":
+            inputs.kernels.append(Source(path, name or path.stem, [define[2:] for define in defines]))
+        elif path.suffix in _GLUE:
+            inputs.glue.append(path)
+        elif path.suffix == ".toml":
+            inputs.described += _of_description(path, inputs)
+        elif path.suffix in (".o", ".elf"):
+            raise BuildError(
+                f"{path}: it is a program that is compiled already. Give the sources of kernels (.c) and glue (.cpp)"
+            )
+        else:
+            raise BuildError(f"{path}: kernels end in .c, glue in .cpp, descriptions in .toml")
+    if not inputs.kernels:
+        raise BuildError("no kernel was given: name its source, which ends in .c")
+    names = [source.name for source in inputs.kernels]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        raise BuildError(f"two kernels have the name {twice}; name one of them otherwise, with NAME=FILE.c")
+    if not inputs.glue and not inputs.described:
+        raise BuildError("no glue was given: add its .cpp, or a .toml that describes the kernels")
+    return inputs
+
+
+def _names_kernel(given: str) -> bool:
+    return re.match(r"^[A-Za-z_]\w*=", given) is not None
+
+
+def _of_description(path: Path, inputs: Inputs) -> list[description.Described]:
+    """The kernels of a description; sources that the command does not name are added."""
+    kernels = description.read(path)
+    for kernel in kernels:
+        beside = path.parent / kernel.source
+        if (
+            beside.suffix == ".c"
+            and beside.is_file()
+            and all(source.path.resolve() != beside.resolve() for source in inputs.kernels)
+        ):
+            inputs.kernels.append(Source(beside, beside.stem))
+    return kernels
+
+
+def build(given: Sequence[str], output: Path, options: Options, keep: Path | None = None) -> list[Compiled]:
+    """Build the library. Returns its kernels. Raises BuildError."""
+    inputs = sort_inputs(given)
+    options.compiler = os.environ.get("CXX", options.compiler)
+    with tempfile.TemporaryDirectory(prefix="openhpu-tpc-") as temporary:
+        folder = keep or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        kernels = _compiled(inputs.kernels, folder, options)
+        glues = _glue_objects(inputs, folder, options)
+        symbols = glue.undefined(glues)
+        objects = [kernel.object for kernel in kernels] + glues
+        objects += glue.markers(symbols, kernels, folder, options)
+        objects += _runner_objects(kernels, folder, options)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        command = [options.compiler, "-shared", "-o", str(output), *map(str, objects)]
+        run([*command, "-Wl,--no-undefined", "-ldl", "-lm"], "linking")
+    return kernels
+
+
+def _compiled(sources: list[Source], folder: Path, options: Options) -> list[Compiled]:
+    """The kernels, some at a time. The errors of all are raised together."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        futures = [
+            pool.submit(compiling.compile_kernel, source, number, folder, options)
+            for number, source in enumerate(sources)
+        ]
+    failed = [str(error) for future in futures if isinstance(error := future.exception(), BuildError)]
+    if failed:
+        raise BuildError("\n".join(failed))
+    return [future.result() for future in futures]
+
+
+def _glue_objects(inputs: Inputs, folder: Path, options: Options) -> list[Path]:
+    sources = list(inputs.glue)
+    if inputs.described:
+        written = folder / "described.cpp"
+        written.write_text(description.glue_of(inputs.described))
+        sources.append(written)
+    folders = [f"-I{each}" for each in [*options.includes, INCLUDE / "glue"]]
+    defines = [f"-D{each}" for each in options.defines]
+    objects = []
+    for number, source in enumerate(sources):
+        built = folder / f"glue{number}_{source.stem}.o"
+        flags = [
+            "-std=gnu++17",
+            "-fPIC",
+            "-fvisibility=hidden",
+            "-O1",
+            "-g1",
+            "-w",
+            *defines,
+            f"-I{source.parent}",
+            *folders,
+        ]
+        run([options.compiler, *flags, "-c", str(source), "-o", str(built)], f"{source}")
+        objects.append(built)
+    return objects
+
+
+def _text(value: object) -> str:
+    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _runner_objects(kernels: list[Compiled], folder: Path, options: Options) -> list[Path]:
+    """The runner, and the table of kernels. They use no instructions that a processor may lack."""
+    entries = "".join(f"void tpc_entry_{number}(const uint32_t*);\n" for number in range(len(kernels)))
+    rows = "".join(
+        f"    {{{_text(kernel.source.name)}, {_text(kernel.source.path)}, tpc_entry_{number}, {kernel.tensors}, "
+        f"{kernel.scalars}}},\n"
+        for number, kernel in enumerate(kernels)
+    )
+    features = "".join(f'"{feature}", ' for feature in _needed(options))
+    table = folder / "table.cpp"
+    table.write_text(
+        f'#include "registry.h"\n\nextern "C" {{\n{entries}}}\nnamespace tpc {{\n'
+        f"const KernelEntry kernels[] = {{\n{rows}}};\nconst int kernel_count = {len(kernels)};\n"
+        f"const char* const required_features[] = {{{features}nullptr}};\n}}  // namespace tpc\n"
+    )
+    sources = [INCLUDE / "runner" / f"{name}.cpp" for name in _RUNNER] + [table.resolve()]
+    folders = [f"-I{INCLUDE}", f"-I{INCLUDE / 'runner'}", f"-I{INCLUDE / 'glue'}"]
+    interface = interface_folder()
+    if interface:
+        sources.append(INCLUDE / "runner" / "adapter.cpp")
+        folders.append(f"-I{interface}")
+    together = folder / "runner.cpp"
+    together.write_text("".join(f"#include {_text(source)}\n" for source in sources))
+    built = folder / "runner.o"
+    flags = ["-std=gnu++20", "-fPIC", "-fvisibility=hidden", "-O1", "-g1", "-w", *folders]
+    run([options.compiler, *flags, "-c", str(together), "-o", str(built)], "the runner")
+    return [built]
+
+
+def _needed(options: Options) -> list[str]:
+    """The features of the processor that the kernels use."""
+    macros = run([options.compiler, f"-march={options.march}", "-dM", "-E", "-x", "c++", "/dev/null"], "the compiler")
+    return [feature for feature in _FEATURES if f"#define __{feature.upper()}__ 1" in macros]
+
+
+def interface_folder() -> Path | None:
+    """Where OpenHPU's headers for custom operators are; None if this OpenHPU has none."""
+    try:
+        from habana_frameworks.torch.utils import lib_utils
+    except ImportError:
+        return None
+    folder = Path(lib_utils.get_include_dir())
+    return folder if (folder / "openhpu" / "kernel_library.h").is_file() else None

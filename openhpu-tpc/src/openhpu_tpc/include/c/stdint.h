@@ -1,0 +1,1 @@
+// The language has these types.

@@ -1,0 +1,1 @@
+// The language has what this header declares, where it is there.

@@ -1,0 +1,243 @@
+// The library as OpenHPU's custom operators find it by GC_KERNEL_PATH.
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+
+#include "library.h"
+#include "node.h"
+#include "openhpu/kernel_library.h"
+
+namespace {
+
+using openhpu::DType;
+using openhpu::KernelCall;
+using openhpu::Operand;
+
+constexpr double kSeconds = 300;
+constexpr int kPiecesOfThread = 4;  // so that threads which finish early get more
+constexpr size_t kMostNodes = 1024;
+
+// PyTorch's threads, if the process has PyTorch. The library itself needs none of it.
+class Threads {
+ public:
+  static const Threads& get() {
+    static const Threads threads;
+    return threads;
+  }
+  int count() const { return parallel_ && !inside_() ? number_() : 1; }
+  // Each thread takes the next part until there is none.
+  static void run(int64_t count, OpenhpuTpcBody body, void* argument) {
+    Work work{count, body, argument, {}};
+    get().parallel_(take_parts, &work, static_cast<unsigned>(get().number_()), 0);
+  }
+
+ private:
+  struct Work {
+    int64_t count;
+    OpenhpuTpcBody body;
+    void* argument;
+    std::atomic<int64_t> next;
+  };
+  static void take_parts(void* data) {
+    Work& work = *static_cast<Work*>(data);
+    for (int64_t i = work.next.fetch_add(1); i < work.count; i = work.next.fetch_add(1))
+      work.body(work.argument, i, i + 1);
+  }
+  Threads() {
+    void* torch = dlopen("libtorch_cpu.so", RTLD_LAZY | RTLD_NOLOAD);
+    if (torch == nullptr) return;
+    find(torch, "_ZN2at15get_num_threadsEv", number_);
+    find(torch, "_ZN2at18in_parallel_regionEv", inside_);
+    find(torch, "GOMP_parallel", parallel_);  // of the OpenMP library that PyTorch uses
+    if (number_ == nullptr || inside_ == nullptr) parallel_ = nullptr;
+  }
+  template <class F>
+  static void find(void* library, const char* name, F& function) {
+    function = reinterpret_cast<F>(dlsym(library, name));
+  }
+  int (*number_)() = nullptr;
+  bool (*inside_)() = nullptr;
+  void (*parallel_)(void (*)(void*), void*, unsigned, unsigned) = nullptr;
+};
+
+int generation() {
+  const char* named = getenv("OPENHPU_GENERATION");
+  if (named == nullptr) return 2;
+  return strstr(named, "3") ? 3 : (strstr(named, "2") ? 2 : 1);
+}
+double seconds() {
+  const char* given = getenv("OPENHPU_KERNEL_SECONDS");
+  return given == nullptr ? kSeconds : strtod(given, nullptr);
+}
+
+// A type of kernels for a dtype. Gaudi's integers of 64 bits are 32 bits wide in a kernel, and so they are here.
+OpenhpuTpcType type_of(DType dtype, const char* op) {
+  switch (dtype) {
+    case DType::Float32:
+      return OPENHPU_TPC_F32;
+    case DType::BFloat16:
+      return OPENHPU_TPC_BF16;
+    case DType::Float16:
+      return OPENHPU_TPC_F16;
+    case DType::Float8E4M3:
+      return OPENHPU_TPC_F8_143;
+    case DType::Float8E5M2:
+      return OPENHPU_TPC_F8_152;
+    case DType::Int64:
+    case DType::Int32:
+      return OPENHPU_TPC_I32;
+    case DType::UInt32:
+      return OPENHPU_TPC_U32;
+    case DType::Int16:
+      return OPENHPU_TPC_I16;
+    case DType::UInt16:
+      return OPENHPU_TPC_U16;
+    case DType::Bool:
+    case DType::Int8:
+      return OPENHPU_TPC_I8;
+    case DType::UInt8:
+      return OPENHPU_TPC_U8;
+    default:
+      throw std::runtime_error(
+          std::string(op) + ": a kernel has no type for c10::ScalarType " + std::to_string(static_cast<int>(dtype)) +
+          "; it takes floats of 8 to 32 bits, integers and bool");
+  }
+}
+
+OpenhpuTpcTensor described(const Operand& operand, const KernelCall& call) {
+  OpenhpuTpcTensor tensor{};
+  tensor.type = type_of(operand.dtype, call.op);
+  tensor.rank = operand.dim == 0 ? 1 : operand.dim;
+  if (operand.dim > OPENHPU_TPC_DIMENSIONS)
+    throw std::runtime_error(
+        std::string(call.op) + ": a tensor has " + std::to_string(operand.dim) +
+        " dimensions; a kernel's has 1 to 5. Reshape it before the call");
+  tensor.sizes[0] = tensor.strides[0] = 1;
+  for (int d = 0; d < operand.dim; d++) {
+    tensor.sizes[d] = operand.sizes[operand.dim - 1 - d];
+    tensor.strides[d] = operand.strides[operand.dim - 1 - d];
+  }
+  if (operand.dim > 0) tensor.strides[0] = 1;
+  return tensor;
+}
+
+struct Described {
+  std::vector<OpenhpuTpcTensor> inputs, outputs;
+  std::vector<const Operand*> input_operands, output_operands;
+  std::string key;
+
+  explicit Described(const KernelCall& call) {
+    for (size_t i = 0; i < call.input_count; i++)
+      if (call.inputs[i].sizes != nullptr || call.inputs[i].data != nullptr)
+        add(call, call.inputs[i], inputs, input_operands);
+    for (size_t i = 0; i < call.output_count; i++) add(call, call.outputs[i], outputs, output_operands);
+    for (const auto* tensors : {&inputs, &outputs}) {
+      key.push_back(static_cast<char>(tensors->size()));
+      key.append(reinterpret_cast<const char*>(tensors->data()), tensors->size() * sizeof(OpenhpuTpcTensor));
+    }
+    key.append(static_cast<const char*>(call.params), call.params ? call.params_size : 0);
+  }
+
+ private:
+  static void add(
+      const KernelCall& call, const Operand& operand, std::vector<OpenhpuTpcTensor>& tensors,
+      std::vector<const Operand*>& operands) {
+    tensors.push_back(described(operand, call));
+    operands.push_back(&operand);
+  }
+};
+
+// Integers of 64 bits as a kernel has them.
+class Narrowed {
+ public:
+  Narrowed(const std::vector<const Operand*>& operands, bool read) {
+    for (const Operand* operand : operands) {
+      const bool wide = operand->dtype == DType::Int64 && operand->data != nullptr;
+      copies_.emplace_back(wide ? static_cast<size_t>(operand->numel()) : 0);
+      if (wide && read)
+        for (size_t i = 0; i < copies_.back().size(); i++)
+          copies_.back()[i] = static_cast<int32_t>(static_cast<const int64_t*>(operand->data)[i]);
+    }
+    for (size_t i = 0; i < operands.size(); i++)
+      data.push_back(copies_[i].empty() ? operands[i]->data : copies_[i].data());
+  }
+  void write(const std::vector<const Operand*>& operands) const {
+    for (size_t i = 0; i < operands.size(); i++)
+      for (size_t j = 0; j < copies_[i].size(); j++) static_cast<int64_t*>(operands[i]->data)[j] = copies_[i][j];
+  }
+  std::vector<void*> data;
+
+ private:
+  std::vector<std::vector<int32_t>> copies_;
+};
+
+// A guid of the glue, and the nodes that it was resolved for.
+struct Guid {
+  std::string name;
+  std::mutex mutex;
+  std::map<std::string, void*> nodes;
+
+  void* node(const KernelCall& call, const Described& described) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    const auto found = nodes.find(described.key);
+    if (found != nodes.end()) return found->second;
+    char message[1024] = "";
+    void* made = openhpu_tpc_resolve(
+        name.c_str(), generation(), described.inputs.data(), static_cast<int>(described.inputs.size()),
+        described.outputs.data(), static_cast<int>(described.outputs.size()), call.params, call.params_size, message,
+        sizeof(message));
+    if (made == nullptr) throw std::runtime_error(message);
+    if (nodes.size() >= kMostNodes)
+      throw std::runtime_error("'" + name + "' was called with more than 1024 combinations of sizes and parameters");
+    return nodes[described.key] = made;
+  }
+};
+
+void run(void* context, const KernelCall& call) {
+  const Described described(call);
+  void* node = static_cast<Guid*>(context)->node(call, described);
+  const Narrowed inputs(described.input_operands, true);
+  const Narrowed outputs(described.output_operands, false);
+  const int threads = Threads::get().count();
+  char message[1024] = "";
+  const int failed = openhpu_tpc_run(
+      node, inputs.data.data(), outputs.data.data(), threads > 1 ? Threads::run : nullptr,
+      threads > 1 ? threads * kPiecesOfThread : 1, seconds(), message, sizeof(message));
+  if (failed) throw std::runtime_error(message);
+  outputs.write(described.output_operands);
+}
+
+void check(void* context, const KernelCall& call) { static_cast<Guid*>(context)->node(call, Described(call)); }
+
+bool find(void*, const char* guid, openhpu::LibraryKernel* kernel) {
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<Guid>> known;
+  if (const char* why = openhpu_tpc_refused()) throw std::runtime_error(std::string("a library of kernels: ") + why);
+  char message[512] = "";
+  const char* const* guids = openhpu_tpc_guids(generation(), message, sizeof(message));
+  if (guids == nullptr) throw std::runtime_error(message);
+  for (; *guids != nullptr; guids++) {
+    if (strcmp(*guids, guid) != 0) continue;
+    const std::lock_guard<std::mutex> lock(mutex);
+    auto& entry = known[guid];
+    if (!entry) {
+      entry = std::make_unique<Guid>();
+      entry->name = guid;
+    }
+    *kernel = {run, check, entry.get()};
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+extern "C" OPENHPU_EXPORT const openhpu::KernelLibrary* openhpu_tpc_kernels() {
+  static const openhpu::KernelLibrary library{openhpu::kKernelLibraryVersion, find, nullptr};
+  return &library;
+}

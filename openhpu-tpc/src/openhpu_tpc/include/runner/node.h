@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "library.h"
+#include "registry.h"
+#include "tpc/engine.h"
+
+namespace tpc {
+
+// Tensors that a kernel's glue makes besides those of the node: tables.
+struct Auxiliary {
+  std::vector<char> data;
+  OpenhpuTpcTensor description{};
+};
+
+// What the glue says about a node.
+struct Instance {
+  int kernel = -1;  // in the table; -1: the glue gave no marker
+  std::vector<int64_t> space;
+  std::vector<uint32_t> scalars;
+  std::vector<uint32_t> padding;  // of inputs
+  std::vector<Auxiliary> auxiliary;
+};
+
+// A node: its tensors and its instance.
+struct Node {
+  std::string guid;
+  std::vector<OpenhpuTpcTensor> inputs, outputs;
+  Instance instance;
+
+  int64_t members() const {
+    int64_t all = 1;
+    for (const int64_t size : instance.space) all *= size;
+    return all;
+  }
+};
+
+int element_bytes(int type);
+
+// Both throw std::runtime_error with what the user has to do.
+std::vector<std::string> guids_of_glue(int generation);
+Instance instantiate(const Node& node, int generation, const void* parameters, size_t parameter_bytes);
+// The number of the kernel whose marker the glue copied. Throws for anything else, such as a program for a card.
+int kernel_of_marker(const void* elf, size_t bytes, const std::string& guid);
+
+void run_node(
+    const Node& node, void* const* inputs, void* const* outputs, OpenhpuTpcParallel parallel, int pieces,
+    double seconds);
+
+}  // namespace tpc

@@ -1,0 +1,38 @@
+"""Libraries of kernels for tests, built once for each text."""
+
+import hashlib
+from pathlib import Path
+
+from commands import ROOT
+from openhpu_tpc.command import main
+from openhpu_tpc.loading import Library
+
+BUILT = ROOT / "build" / "tests" / "tpc"
+DISTRIBUTION = ROOT / "openhpu-tpc" / "src" / "openhpu_tpc"
+
+
+def _state() -> bytes:
+    """Changes with the language and the driver, so that a changed one builds anew."""
+    files = sorted(path for path in DISTRIBUTION.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return b"".join(path.read_bytes() for path in files)
+
+
+def built(files: dict[str, str], *options: str) -> Path:
+    """The path of a library of these files; kernels of descriptions are added by the command."""
+    key = hashlib.sha256(repr((sorted(files.items()), options)).encode() + _state()).hexdigest()[:20]
+    folder = BUILT / key
+    target = folder / "libkernels.so"
+    if not target.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        given = [str(folder / name) for name in files if not name.endswith(".h")]
+        partial = folder / "partial.so"
+        assert main(["build", *given, "-o", str(partial), *options]) == 0
+        partial.rename(target)
+    return target
+
+
+def library(files: dict[str, str], *options: str) -> Library:
+    """The library of these files, loaded."""
+    return Library(built(files, *options))
