@@ -113,7 +113,7 @@ def test_times_of_single_kernels():
 def test_efficiencies_count_for_their_engine():
     a, b = made(4096, 4096), made(4096, 4096)
     half = Parameters(0.5, 0.5, 0.5, 1e-6, 0.0)
-    for step, bound in ((lambda: a @ b, "MME"), (lambda: a.exp(), "TPC"), (lambda: a + b, "HBM")):
+    for step, bound in ((lambda: a @ b, "MME"), (lambda: a.exp().exp().exp(), "TPC"), (lambda: a + b, "HBM")):
         recording = record(step, steps=1)
         (kernel,) = kernels(recording)
         ideal = kernel.seconds
@@ -143,7 +143,7 @@ def test_attention_has_more_steps_in_its_backward_pass():
 
 def test_fp8_doubles_the_rate_of_a_gaudi_2_alone():
     a = made(4096, 4096, dtype=torch.float8_e4m3fn)
-    for device, rate in ((GAUDI2, 826.5e12), (GAUDI3, 1289.5e12)):
+    for device, rate in ((GAUDI2, 826.5e12), (GAUDI3, 0.88 * 1289.5e12)):
         recording = record(lambda: torch.ops.hpu.fp8_gemm_v2(a, False, a, True, None, torch.bfloat16), steps=1)
         (kernel,) = kernels(recording, device)
         assert kernel.seconds == pytest.approx(2 * 4096**3 / rate)

@@ -61,7 +61,7 @@ class Prediction:
         timeline, device = self.timeline, self.device
         rows = [
             f"{device.name}, predicted, {self.mode}: {time_text(self.seconds)} for a step, bound by {timeline.bound}",
-            f"the error of this model on published rows: {model_error(self.nodes, device)}",
+            f"the error of this model on published rows: {model_error(kind_of(self.nodes), device)}",
             *self.warnings,
         ]
         for what, number in (("samples", self.samples), ("tokens", self.tokens)):
@@ -177,8 +177,8 @@ def kind_of(nodes: list[Node]) -> str | None:
     return GROUPED if max(rows) > 1 else DECODE
 
 
-def model_error(nodes: list[Node], device: Device) -> str:
-    """The error on published rows of the step's kind, as `openhpu_predict.published` found it.
+def model_error(kind: str | None, device: Device) -> str:
+    """The error on published rows of a step's kind (`kind_of`), as `openhpu_predict.published` found it.
 
     Rows of the same device count if there are any, else those of all devices; a step of no known kind has the error of
     all rows. Rows that were not used for the fit count if there are any.
@@ -187,7 +187,6 @@ def model_error(nodes: list[Node], device: Device) -> str:
     if not path.exists():
         return "not known"
     found = tomllib.loads(path.read_text())["kind"]
-    kind = kind_of(nodes)
     wanted = ((kind, device.name), (kind, ""), ("all", ""))
     one = next(row for name, of in wanted for row in found if (row["name"], row["device"]) == (name, of))
     of = f" ({one['name']}{' on ' + one['device'] if one['device'] else ''})" if one["name"] != "all" else ""

@@ -13,7 +13,7 @@ from openhpu_predict import steps, tracks
 from openhpu_predict.advice import time_text
 from openhpu_predict.devices import load
 from openhpu_predict.errors import PredictError
-from openhpu_predict.prediction import Prediction, Share, model_error, price
+from openhpu_predict.prediction import Prediction, Share, kind_of, model_error, price
 from openhpu_predict.recording import Recorder, site_text
 
 _ROWS = 10
@@ -103,7 +103,7 @@ def _document(found: Prediction) -> dict[str, Any]:
         "title": found.title,
         "facts": facts,
         "notes": [
-            f"Mode: {found.mode}. The error on published rows: {model_error(found.nodes, found.device)}.",
+            f"Mode: {found.mode}. The error on published rows: {model_error(kind_of(found.nodes), found.device)}.",
             *found.warnings,
             *memory.text(found.device.hbm_bytes)[1:],
             *found.closing(),

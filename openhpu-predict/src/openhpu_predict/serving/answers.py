@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from openhpu_predict.devices import load
-from openhpu_predict.prediction import model_error
+from openhpu_predict.prediction import GROUPED, PREFILL, model_error
 from openhpu_predict.serving.border import Border
 from openhpu_predict.serving.log import Bucket, Served
 from openhpu_predict.serving.prices import EAGER, GRAPHS
@@ -237,7 +237,10 @@ def _assumptions(border: Border) -> dict[str, Any]:
     return {
         "parameters": {name: {"value": value, "source": settings.sources[name]} for name, value in figures.items()},
         "assumed_of_the_device": border.prices.device.assumed,
-        "error_of_the_prices": model_error(),
+        "error_of_the_prices": "; ".join(
+            f"{step}: {model_error(kind, border.prices.device)}"
+            for step, kind in (("first tokens", PREFILL), ("later tokens", GROUPED))
+        ),
     }
 
 
