@@ -41,6 +41,7 @@ import functools
 import importlib
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -65,6 +66,7 @@ def apply() -> None:
         patch()
     _tensor_names()
     _foreach()
+    _higher_order_autocast()
     _fake_strides()
     _compile_support()
     _monitored_barrier()
@@ -224,6 +226,53 @@ def _init_fake_mode(original: Any, *args: Any, **kwargs: Any) -> None:
     """Autocast's lists are registered before the first operator, and fake tensors alone never come to one."""
     autocast_lists.install()
     original(*args, **kwargs)
+
+
+def _higher_order_autocast() -> None:
+    """Under autocast a higher-order operator, such as torch.cond, needs a rule for the device type, or leave to pass
+    the key by. PyTorch lists the other devices' keys only. One that has a rule for CUDA gets the same rule for hpu."""
+    if _AUTOCAST in torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS:
+        return  # a PyTorch that lists it
+    torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(_AUTOCAST)
+    for operator in torch._ops._higher_order_ops.values():
+        if rule := operator.py_kernels.get(_AUTOCAST_CUDA):
+            _autocast_as_cuda(operator, rule)
+        elif _AUTOCAST not in operator.py_kernels:
+            operator.fallthrough(_AUTOCAST)
+
+    @_around(torch._ops.HigherOrderOperator, "py_impl")
+    def py_impl(original: Any, self: Any, key: Any) -> Any:
+        if key == _AUTOCAST and self in _autocast_rules:  # its own, in the place of CUDA's
+            _autocast_rules.remove(self)
+            del self.py_kernels[key]
+            self._dispatch_cache.clear()
+        register = original(self, key)
+        if key != _AUTOCAST_CUDA:
+            return register
+
+        def register_both(rule: Any) -> Any:
+            registered = register(rule)
+            if _AUTOCAST not in self.py_kernels:
+                _autocast_as_cuda(self, rule)
+            return registered
+
+        return register_both
+
+
+_AUTOCAST = torch._C.DispatchKey.AutocastHPU  # type: ignore[attr-defined]
+_AUTOCAST_CUDA = torch._C.DispatchKey.AutocastCUDA
+# Higher-order operators whose rule for hpu is that for CUDA.
+_autocast_rules: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _autocast_as_cuda(operator: Any, rule: Callable[..., Any]) -> None:
+    def for_hpu(*args: Any, **kwargs: Any) -> Any:
+        # The rule excludes CUDA's key and casts for the device of its tensors; then it calls the operator again.
+        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(_AUTOCAST)):
+            return rule(*args, **kwargs)
+
+    operator.py_impl(_AUTOCAST)(for_hpu)
+    _autocast_rules.add(operator)
 
 
 def _fake_strides() -> None:

@@ -255,12 +255,30 @@ _profile = torch.profiler.profile.__init__
 
 
 @stands_for("torch.profiler.profile.__init__")
-def profile(self: Any, *args: Any, activities: Any = None, **kwargs: Any) -> None:
+def profile(self: Any, *args: Any, activities: Any = None, use_cuda: bool | None = None, **kwargs: Any) -> None:
     """Events of hpu where those of CUDA are asked for."""
     kinds = torch.profiler.ProfilerActivity
     if activities is not None:
         activities = [kinds.HPU if kind == kinds.CUDA else kind for kind in activities]
+    if use_cuda is not None:  # the older way to ask for them
+        asked = set(activities or torch.profiler.supported_activities()) - {kinds.HPU}
+        activities = asked | {kinds.HPU} if use_cuda else asked
     _profile(self, *args, activities=activities, **kwargs)
+
+
+_autograd_profile = torch.autograd.profiler.profile.__init__
+
+
+@stands_for("torch.autograd.profiler.profile.__init__")
+def autograd_profile(
+    self: Any, *args: Any, use_cuda: bool = False, use_device: str | None = None, **kwargs: Any
+) -> None:
+    """Times of hpu where those of CUDA are asked for. Only Kineto measures them, so it is used."""
+    if use_cuda or use_device == "cuda":
+        use_device = "hpu"
+        kwargs["use_kineto"] = True
+    _autograd_profile(self, *args, use_device=use_device, **kwargs)
+    self.use_cuda = use_cuda
 
 
 # As NVML gives them: bytes, and percent.

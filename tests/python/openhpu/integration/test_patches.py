@@ -58,3 +58,94 @@ def test_momentary_patches_are_those_that_are_listed(hpu):
                 owner, *rest = map(ast.unparse, node.args)
                 names = [rest[0].strip("'")] if rest else [keyword.arg for keyword in node.keywords]
                 assert owner == "self" or all(f"`{owner}.{name}`" in patches.__doc__ for name in names)
+
+
+def _cond(x):
+    return torch.cond(x.sum() > 0, lambda x: x @ x, lambda x: x @ (x + 1), (x,))
+
+
+def _while_loop(x):
+    from torch._higher_order_ops import while_loop
+
+    return while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, (x @ x).to(x.dtype)), (torch.tensor(0), x))[1]
+
+
+def _map(x):
+    from torch._higher_order_ops import map as map_rows
+
+    return map_rows(lambda row, x: x @ row, x, x + 0)
+
+
+def _scan(x):
+    from torch._higher_order_ops import scan
+
+    return scan(lambda carry, row: (carry + row, carry[None] @ row[:, None]), torch.zeros_like(x[0]), x)[1]
+
+
+def _flex_attention(x):
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return flex_attention(*x.expand(3, 1, 2, *x.shape).unbind())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("operation", "grad"),
+    [
+        (_cond, False),
+        (_cond, True),
+        (_while_loop, False),
+        (_map, False),
+        (_map, True),
+        (_scan, False),
+        (_scan, True),
+        (_flex_attention, False),  # which has no backward on the CPU
+    ],
+)
+def test_higher_order_operators_under_autocast(hpu, operation, grad):
+    """The dtypes and, to bfloat16's precision, the numbers of the CPU's autocast."""
+    results = {}
+    for device in ("cpu", "hpu"):
+        x = torch.linspace(0.0, 1.0, 256).reshape(16, 16).to(device).requires_grad_(grad)
+        torch._dynamo.reset()
+        with torch.autocast(device, dtype=torch.bfloat16):
+            results[device] = operation(x)
+    assert results["hpu"].dtype == results["cpu"].dtype
+    assert results["hpu"].is_hpu
+    torch.testing.assert_close(results["hpu"].cpu(), results["cpu"], rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_flex_attention_casts_its_operands_under_autocast(hpu):
+    from torch.nn.attention.flex_attention import flex_attention
+
+    q = torch.randn(1, 2, 8, 16, device="hpu")
+    with torch.autocast("hpu", dtype=torch.bfloat16):
+        assert flex_attention(q, q, q).dtype == torch.bfloat16
+    assert flex_attention(q, q, q).dtype == torch.float32
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_higher_order_operator_that_is_made_later(hpu, own):
+    """With CUDA's rule for autocast, or one of its own for hpu."""
+    keys = torch._C.DispatchKey
+
+    class Later(torch._ops.HigherOrderOperator):
+        def __init__(self):
+            super().__init__(f"openhpu_test_later_{own}")
+
+        def __call__(self, x):
+            return super().__call__(x)
+
+    later = Later()
+    later.py_impl(keys.CompositeExplicitAutograd)(lambda x: x.clone())
+    later.fallthrough(keys.AutogradHPU)
+    x = torch.ones(2, device="hpu")
+    with torch.autocast("hpu", dtype=torch.bfloat16):
+        assert later(x).dtype == torch.float32
+        later.py_impl(keys.AutocastCUDA)(lambda x: later(x.bfloat16()))
+        assert later(x).dtype == torch.bfloat16
+        if own:
+            later.py_impl(keys.AutocastHPU)(lambda x: (x * 5).half())
+            assert later(x).dtype == torch.float16
+    assert later(x).dtype == torch.float32

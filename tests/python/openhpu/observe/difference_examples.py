@@ -69,5 +69,7 @@ print(first.item() + second.item())
     ),
     "cpu-operand": _of("print(torch.ones(2, device='hpu') + torch.ones(2))", mode="eager"),
     "shape-in-capture": _of(_GRAPH.replace("x * 2", "x[x > 0]")),
-    "question": _of("torch.hpu.current_stream()\nprint(torch.hpu.is_initialized())", "False", "True"),
+    "question": _of(
+        "torch.hpu.current_stream()\nprint(torch.hpu.is_initialized())\ntorch.ones(1, device='hpu')", "False", "True"
+    ),
 }

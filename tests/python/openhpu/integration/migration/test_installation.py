@@ -173,3 +173,28 @@ dist.destroy_process_group()
     lines = script(code, warnings="ignore").out.splitlines()
     assert lines[0].startswith("nccl hccl allreduce: Tensors must be contiguous")
     assert lines[1:] == ["True False"]
+
+
+def test_the_older_profilers_measure_the_device(script):
+    code = """
+import torch
+import habana_frameworks.torch.gpu_migration
+from torch.autograd import profiler
+
+x = torch.ones(200, 200, device="cuda")
+(x @ x).sum().item()
+for arguments in ({"use_cuda": True}, {"use_device": "cuda"}, {"use_device": "cuda", "use_cpu": False}):
+    with profiler.profile(**arguments) as prof:
+        (x @ x).sum().item()
+    print(prof.use_device, prof.self_device_time_total > 0 if hasattr(prof, "self_device_time_total") else
+          sum(event.device_time_total for event in prof.key_averages()) > 0)
+for use_cuda in (True, False):
+    with torch.profiler.profile(use_cuda=use_cuda) as prof:
+        (x @ x).sum().item()
+    print(any(event.device_time_total > 0 for event in prof.key_averages()))
+with profiler.profile() as prof:
+    (x @ x).sum().item()
+print(prof.use_device, any(event.device_time_total > 0 for event in prof.key_averages()))
+"""
+    lines = script(code, warnings="ignore").out.splitlines()
+    assert lines == ["hpu True", "hpu True", "hpu True", "True", "False", "None False"]
