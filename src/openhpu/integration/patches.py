@@ -18,6 +18,7 @@ only while it makes a recipe. The replacements are in `compiler/inductor`:
 - `CppVecOverrides.rand` generates random numbers one at a time, by an object with branches.
 - `CppVecOverrides.exp` and `CppVecOverrides.sigmoid` call a library function for each vector and save registers around
   the call.
+- `CppVecOverrides.expm1` takes the exponential less one, which is 0 near 0.
 - `CppKernel.get_to_dtype_expr`, `CppVecKernel.get_to_dtype_expr` and `SymPyOps.to_dtype` convert floats that do not fit
   into an integer otherwise than the CPU's kernels.
 - `CppWrapperCpu.generate_c_shim_extern_kernel_call`, `CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_aot`,

@@ -176,12 +176,12 @@ def _warn_of_late_migration() -> None:
 def _prepare_operators() -> None:
     """Registrations, and functions for the core, before the first operator runs."""
     _warn_of_late_migration()
-    from openhpu.integration import fallback, histogram
+    from openhpu.integration import add_relu, fallback, histogram
     from openhpu.integration.distributed import sync_batch_norm
     from openhpu.interface import autocast_lists
     from openhpu.interface.gaudi_ops import affine
 
-    for module in (autocast_lists, fallback, sync_batch_norm, histogram, affine):
+    for module in (autocast_lists, fallback, sync_batch_norm, histogram, add_relu, affine):
         module.install()
 
 

@@ -17,18 +17,17 @@ def inputs(permuted=False):
 
 
 def formula(x, routing, weights, experts, permuted, activation, first=0):
-    """The mixture, and of each expert the largest absolute value before its third weight."""
+    """The mixture, and of each expert the largest value that enters its third weight, over all tokens."""
     w1, w2, w3 = ([w.double().t() if permuted else w.double() for w in ws] for ws in experts)
-    amax = torch.zeros(len(w1), dtype=torch.float64)
+
+    def inner(i, rows):
+        return ACTIVATIONS[activation](rows @ w1[i]) * (rows @ w2[i])
 
     def expert(i, row):
-        if not 0 <= i < len(w1):
-            return 0.0
-        inner = ACTIVATIONS[activation](row @ w1[i]) * (row @ w2[i])
-        amax[i] = max(amax[i], inner.abs().max())
-        return inner @ w3[i]
+        return inner(i, row) @ w3[i] if 0 <= i < len(w1) else 0.0
 
-    return mixture(x, routing, weights, expert, first), amax
+    largest = [inner(i, x.double()).max() for i in range(len(w1))]
+    return mixture(x, routing, weights, expert, first), torch.stack(largest)
 
 
 def matrices(experts, permuted, fused):
@@ -55,11 +54,24 @@ def test_fused_weights_and_a_part_of_the_experts(everywhere):
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_measurements(native, fused):
+def test_measurements(native, everywhere, fused):
     x, routing, weights, experts = inputs()
+    routing = torch.tensor([[0, 2]] * 6)  # the second and the fourth expert get no token
     given = (x, routing, weights, *matrices(experts, False, fused))
-    found = native(ops.mixture_of_experts, *given, False, "silu", 0, 3, True)
+    run = everywhere if fused else native
+    found = run(ops.mixture_of_experts, *given, False, "silu", 0, 3, True)
     close(found, formula(x, routing, weights, experts, False, "silu"), 1e-4, 1e-4)
+
+
+def test_a_measurement_is_no_absolute_value_and_zero_without_tokens_or_without_measuring(native):
+    x, routing, weights, experts = inputs()
+    experts[1] = [-w.abs() for w in experts[1]]
+    x = x.abs()
+    experts[0] = [w.abs() for w in experts[0]]  # so that all products are negative
+    for rows, measuring in ((6, True), (0, True), (6, False)):
+        given = (x[:rows], routing[:rows], weights[:rows], *experts)
+        largest = native(ops.mixture_of_experts, *given, False, "relu", 0, 3, measuring)[1]
+        assert (largest < 0).all() if rows and measuring else largest.tolist() == [0.0] * 4
 
 
 def test_gradients_reach_inputs_and_weights():

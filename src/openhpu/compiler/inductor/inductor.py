@@ -19,6 +19,7 @@ from openhpu.compiler.inductor import (
     casts,
     contracted,
     dropped_stores,
+    edges,
     fast_tanh,
     floor_division,
     kernel_marks,
@@ -48,7 +49,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     from torch._inductor.decomposition import select_decomp_table
 
     own = fast_tanh.decompositions(contracted.decompositions(dict(select_decomp_table())))
-    return float8.decompositions(floor_division.decompositions(own))
+    return float8.decompositions(floor_division.decompositions(edges.decompositions(own)))
 
 
 def options(graph: GraphModule, threads: int, output: Path) -> dict[str, Any]:
@@ -123,6 +124,7 @@ def build(
         mock.patch.multiple(
             CppVecOverrides,
             exp=staticmethod(vector_exp.exp),
+            expm1=staticmethod(edges.expm1),
             sigmoid=staticmethod(vector_exp.sigmoid),
             rand=staticmethod(vector_random.rand),
         ),

@@ -21,6 +21,8 @@ from openhpu.compiler.program.plan import Plan, Slot, make_plan, written_argumen
 from openhpu.compiler.program.sizes import Symbols
 
 _RESERVED = {*keyword.kwlist, *dir(builtins), "torch", "recipe"}
+# Operators whose kernels do not round a number to the 16 bits of a tensor beside it.
+_WIDE_NUMBERS = ("mul", "mul_", "div", "div_")
 # Operators that PyTorch lets take a number for a tensor when they are called by their schema.
 _TAKE_NUMBERS = {"add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "floor_divide", "floor_divide_"}
 _WIDTH = 160  # beyond it, a call gets a line for each argument
@@ -284,7 +286,10 @@ class _Writer:
             if wrapped and graph.operator(node["op"])._opname not in _TAKE_NUMBERS:
                 return f"torch.scalar_tensor({_source(value)}, dtype={self._promoted(node)})"
             return _source(value) if wrapped else f"torch.scalar_tensor({_source(value)}, dtype={dtype})"
-        return f"s{index}.to({self._promoted(node) if wrapped else dtype})"
+        to = self._promoted(node) if wrapped else dtype
+        if wrapped and to in (torch.bfloat16, torch.float16) and graph.operator(node["op"])._opname in _WIDE_NUMBERS:
+            to = torch.float32
+        return f"s{index}.to({to})"
 
     def _promoted(self, node: NodeDescription) -> torch.dtype:
         """The dtype in which the operator computes with a Python number: that of all operands together."""

@@ -2,8 +2,9 @@
 
 Bit for bit round(input / scale) + zero_point in float32, clamped: PyTorch's own functions multiply by the inverse of
 the scale, which differs beside a tie, read scales that are tensors on the host, and refuse zero points beside float8.
-For float8 the cast alone rounds, as in `cast_to_fp8_v2`, where PyTorch's own functions round to whole numbers first.
-Source: Neural Compressor's tests of "qdq", which compare both ways to quantise a layer.
+An exception are scales for channels that have 16 bits: their inverse is taken, in their dtype, and multiplies, as in
+PyTorch's function. For float8 the cast alone rounds, as in `cast_to_fp8_v2`, where PyTorch's own functions round to
+whole numbers first. Source: Neural Compressor's tests of "qdq", which compare both ways to quantise a layer.
 """
 
 import functools
@@ -34,7 +35,10 @@ def quantize_by_channel(
     """`quantize` with a scale for each channel, [channels], along `axis`, and zero points alike or one for all, []."""
     name = f"{NAMESPACE}::quantize_per_channel"
     scale, zero = _along(name, "scales", scales, input, axis), _along(name, "zero_points", zero_points, input, axis)
-    return _quantized(name, input, scale, zero, quant_min, quant_max, dtype)
+    if scale.dtype not in (torch.bfloat16, torch.float16):
+        return _quantized(name, input, scale, zero, quant_min, quant_max, dtype)
+    check(input.is_floating_point(), name, "input", input, "a floating-point tensor")
+    return _quantized(name, input.float() * (1.0 / scale).float(), 1.0, zero, quant_min, quant_max, dtype)
 
 
 def _quantized(

@@ -1,8 +1,10 @@
 """Casts to and from 8-bit floating point, matrix products and other operators on fp8 tensors.
 
-A cast multiplies by its scale in the dtype of the input. It clamps to the largest finite number of the device's format
-and rounds to the nearest even number, or stochastically. A product is computed in float32 from the exact values of its
-operands. A result in bfloat16 is rounded before its scales are applied; the scales are one number of bfloat16.
+A cast to fp8 multiplies by its scale in the dtype of the input, one from fp8 in the dtype of the result: the scale is a
+number of that dtype, and the product is rounded to it. A cast to fp8 then clamps to the largest finite number of the
+device's format and rounds to the nearest even number, or stochastically. A matrix product is computed in float32 from
+the exact values of its operands. A result in bfloat16 is rounded before its scales are applied; the scales are one
+number of bfloat16.
 """
 
 import functools
@@ -106,13 +108,23 @@ def _shaped(factor: Tensor, shape: Sequence[int] | None, name: str, argument: st
     return factor.reshape(list(shape))
 
 
-def rounded(scale: Scale, like: Tensor) -> Scale:
-    """`scale` at the nearest number of bfloat16."""
+_SHORT = (torch.bfloat16, torch.float16)
+
+
+def rounded(scale: Scale, like: Tensor, dtype: torch.dtype = torch.bfloat16) -> Scale:
+    """`scale` at the nearest number of `dtype`."""
     if scale is None or (isinstance(scale, float | int) and scale == 1.0):
         return scale
     if isinstance(scale, float | int):
-        return torch.full((), scale, dtype=torch.bfloat16, device=like.device)
-    return as_tensor(scale, like).to(torch.bfloat16)
+        return torch.full((), scale, dtype=dtype, device=like.device)
+    return as_tensor(scale, like).to(dtype)
+
+
+def scaled_in(x: Tensor, dtype: torch.dtype, scale: Scale, shape: Sequence[int] | None, name: str) -> Tensor:
+    """`scaled`, where `dtype` has 16 bits with the scale and the product rounded to it; in float32."""
+    if dtype not in _SHORT or scale is None:
+        return scaled(x, scale, shape, name)
+    return scaled(x, rounded(scale, x, dtype), shape, name).to(dtype).float()
 
 
 def as_tensor(scale: Tensor | Sequence[float], like: Tensor) -> Tensor:
@@ -138,8 +150,8 @@ def cast_to_fp8_v2(a: Arguments) -> tuple[Tensor, Tensor]:
     """fp8(input * scale), and max |input|.
 
     `input`: floating point, any shape. `scale`: a number, a tensor that broadcasts, or [channels], which are then the
-    first or the second dimension; with an input in bfloat16 it and the product are rounded to bfloat16 first, as on a
-    Gaudi. `dtype`: float8_e5m2 (the default) or float8_e4m3fn.
+    first or the second dimension. Scale and product are rounded to the input's dtype first, as on a Gaudi. `dtype`:
+    float8_e5m2 (the default) or float8_e4m3fn.
     The second result is a 0-dim float32 tensor, empty unless `is_amax`. Raises RuntimeError for other dtypes, and for
     an fp8 input with another `dtype` or with `is_amax`. Source: the operator's schema.
     """
@@ -156,11 +168,7 @@ def cast_to_fp8_v2(a: Arguments) -> tuple[Tensor, Tensor]:
                 f"{c_name(x.dtype)} and {c_name(dtype)}."
             )
     amax = maximum_of(x, a.is_amax)
-    if x.dtype is torch.bfloat16:
-        scale = rounded(scale, x)
-    value = scaled(x, scale, getattr(a, "scale_shape", None), name)
-    if x.dtype is torch.bfloat16:
-        value = value.to(torch.bfloat16).float()
+    value = scaled_in(x, x.dtype, scale, getattr(a, "scale_shape", None), name)
     return quantize(value, dtype, a.stochastic_rounding), amax
 
 
@@ -185,14 +193,14 @@ def cast_to_fp8_hybrid(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def cast_from_fp8(a: Arguments) -> Tensor:
-    """`input * scale` in `out_dtype`, computed in float32.
+    """`input * scale` in `out_dtype`, to which the scale is rounded first.
 
-    `input`: an fp8 tensor of any shape; `scale`: a number, or one that broadcasts to it. Raises RuntimeError for other
+    `input`: an fp8 tensor of any shape; `scale`: as `cast_to_fp8_v2`'s. Raises RuntimeError for other
     dtypes. Source: the operator's schema.
     """
     expect(a, "input", is_fp8(a.input.dtype), "a float8_e5m2 or float8_e4m3fn tensor")
     expect(a, "out_dtype", a.out_dtype.is_floating_point, "a floating-point dtype")
-    return narrowed(scaled(a.input, a.scale, a.scale_shape, a.operator), a.out_dtype)
+    return narrowed(scaled_in(a.input, a.out_dtype, a.scale, a.scale_shape, a.operator), a.out_dtype)
 
 
 def fp8_gemm_v2(a: Arguments) -> Tensor:

@@ -98,14 +98,16 @@ def _check_weights(a: Arguments) -> None:
             check(fits, a.operator, f"{argument}[{i}]", weight, expected)
 
 
-def largest_sent(a: Arguments, i: int, inner: Tensor) -> Tensor:
-    """The largest absolute value of the rows of `inner` whose token is sent to the i-th expert, in float32."""
-    sent = (a.expert_routing_table == a.experts_min + i).any(-1, keepdim=True)
-    return torch.where(sent, inner.abs(), 0.0).amax().float()
+def largest(inner: Tensor) -> Tensor:
+    """The largest value of what enters an expert's w3, over all tokens, in float32; 0 without tokens."""
+    return inner.amax().float() if inner.numel() else torch.zeros((), dtype=torch.float32, device=inner.device)
 
 
 def mixture_of_experts_measurement(a: Arguments) -> tuple[Tensor, Tensor]:
-    """`mixture_of_experts`, and of each expert the largest absolute value before w3, [experts]; 0 unless measuring."""
+    """`mixture_of_experts`, and of each expert the largest value that enters w3, [experts]; 0 unless measuring.
+
+    It is the largest over all tokens, whether or not the router sent them to the expert, and no absolute value.
+    """
     separate(a)
     check_same_length(a, "w1", "w2", "w3")
     function = activation_of(a)
@@ -118,7 +120,7 @@ def mixture_of_experts_measurement(a: Arguments) -> tuple[Tensor, Tensor]:
         gate, up = (product(x, weights[i], permuted).float() for weights in (a.w1, a.w2))
         inner = (function(gate) * up).to(x.dtype)
         if getattr(a, "measurement_mode", False):
-            maxima.append(largest_sent(a, i, inner))
+            maxima.append(largest(inner))
         return product(inner, a.w3[i], permuted)
 
     total = mix(a, len(a.w1), expert)

@@ -74,7 +74,7 @@ def mixture_of_experts_bias(a: Arguments) -> Tensor:
 
 
 def mixture_of_experts_bias_measurement(a: Arguments) -> tuple[Tensor, Tensor]:
-    """`mixture_of_experts.bias_fused_weights`, and of each expert the largest absolute value before w3, [experts].
+    """`mixture_of_experts.bias_fused_weights`, and of each expert the largest value that enters w3, [experts].
 
     Raises RuntimeError with `measure_per_token`. Source: Neural Compressor's call.
     """
@@ -84,7 +84,7 @@ def mixture_of_experts_bias_measurement(a: Arguments) -> tuple[Tensor, Tensor]:
 
     def inner(i: int, pairs: Tensor) -> Tensor:
         held = between(i, pairs)
-        maxima.append(moe.largest_sent(a, i, held))
+        maxima.append(moe.largest(held))
         return held
 
     return _mixed(a, lambda i: (a.w12[i], a.w3[i]), inner), torch.stack(maxima)

@@ -153,10 +153,14 @@ def fused_adagrad(a: Arguments) -> None:
 
 
 def optimizer_lamb_fused_norm(a: Arguments) -> Tensor:
-    """max(1, |gradients| / max_norm), by which gradients are divided; a tensor [1] in float32."""
+    """max(1, |gradients| / max_norm), by which gradients are divided; a tensor [1] in float32.
+
+    Squares are added in float64: a sum of a million of them in float32 is off by more than 1e-5.
+    """
     expect(a, "grad", len(a.grad) > 0, "at least one tensor")
-    norms = torch._foreach_norm(a.grad, 2.0, dtype=torch.float32)
-    return (torch.linalg.vector_norm(torch.stack(norms)) / a.max_norm).clamp_min(1.0).reshape(1)
+    norms = torch._foreach_norm(a.grad, 2.0, dtype=torch.float64)
+    total = torch.linalg.vector_norm(torch.stack(norms)) / a.max_norm
+    return total.clamp_min(1.0).reshape(1).to(torch.float32)
 
 
 def optimizer_lamb_phase1(a: Arguments) -> None:
@@ -177,7 +181,7 @@ def optimizer_lamb_phase1(a: Arguments) -> None:
             step = step + a.weight_decay * weight
         a.out_adam_steps[i].copy_(step)
         for norms, values in ((a.out_adam_norms, step), (a.out_weight_norms, weight)):
-            norms[i].copy_(torch.linalg.vector_norm(values).reshape(norms[i].shape))
+            norms[i].copy_(torch.linalg.vector_norm(values, dtype=torch.float64).reshape(norms[i].shape))
 
 
 def optimizer_lamb_phase2(a: Arguments) -> None:

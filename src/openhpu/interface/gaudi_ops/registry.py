@@ -73,6 +73,19 @@ def _named(schema: str, function: Callable[[Arguments], Any]) -> Callable[..., A
     return call
 
 
+def one_operator(function: F) -> F:
+    """A function that is one operator for autocast: rows of PyTorch's operators that it calls do not count."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if not torch.is_autocast_enabled("hpu"):
+            return function(*args, **kwargs)
+        with torch.autocast("hpu", enabled=False):
+            return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
 def _isolated(function: F, lowered: bool) -> F:
     """Switches autocast off inside the operator, which chooses its own dtypes; of `lowered` ones after the casts."""
 

@@ -9,6 +9,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from openhpu.interface.gaudi_ops.attention import SOFTMAX_MODES, Window, attend, check_arguments, visible
 from openhpu.interface.gaudi_ops.errors import check
 from openhpu.interface.gaudi_ops.registry import AUTOCAST, Arguments
+from openhpu.interface.hpu.switches import recompute_sdp_enabled
+from openhpu.observe import differences
 
 __all__ = [
     "FusedSDPA",
@@ -54,6 +56,8 @@ class FusedSDPA:
         """
         mode = _softmax_mode(softmax_mode)
         grouped = query.dim() >= 3 and bool(query.shape[-3] != key.shape[-3])  # torch.jit.trace has sizes as tensors
+        if mode == "fast" and not is_causal and _is_recomputed_in_training(recompute_mode, query, key, value):
+            differences.note("fast-attention")
         alone = query.dim() == 4 and sinks is None and not (return_attn_probs or return_dropout_mask)
         if alone and valid_sequence_lengths is None and window_size is None:
             check(mode in SOFTMAX_MODES, "FusedSDPA", "softmax_mode", mode, f"one of {', '.join(SOFTMAX_MODES)}")
@@ -92,6 +96,12 @@ class FusedSDPA:
             more.append(found.exact.to(a.q.dtype))
         out = found.out.to(a.q.dtype)
         return (out, *more) if more else out
+
+
+def _is_recomputed_in_training(recompute: bool | None, *tensors: Tensor) -> bool:
+    if not torch.is_grad_enabled() or not any(tensor.requires_grad for tensor in tensors):
+        return False
+    return recompute_sdp_enabled() if recompute is None else recompute
 
 
 def lowered(*tensors: Any) -> Any:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.norms import clip_
+from openhpu.interface.gaudi_ops.registry import one_operator
 
 
 class RmsNormBwdMode(enum.IntEnum):
@@ -20,6 +21,7 @@ class FusedRMSNorm:
     """Root-mean-square normalization as one operator. Called as `FusedRMSNorm.apply(...)`."""
 
     @staticmethod
+    @one_operator
     def apply(
         data_in: Tensor,
         gamma: Tensor,
@@ -45,6 +47,7 @@ class FusedClipNorm:
         self.max_norm = max_norm
         self.norm_type = 2.0
 
+    @one_operator
     def clip_norm(self, parameters: Iterable[Tensor] | Tensor) -> Tensor:
         """Scale gradients in place, so that their norm together is at most max_norm; returns the norm before.
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops.errors import check
+from openhpu.interface.gaudi_ops.registry import one_operator
 from openhpu.interface.gaudi_ops.rotary import RotaryPosEmbeddingMode
 
 __all__ = [
@@ -39,6 +40,7 @@ class RotaryPosEmbeddingHelperV3:
     """Neighbours that rotate together, by a cache of cosines and sines: `apply(p, rope_cache)`."""
 
     @staticmethod
+    @one_operator
     def apply(p: Tensor, rope_cache: Tensor) -> Tensor:
         """The first 2 n coordinates of `p` rotated, those after them as they are.
 

@@ -5,9 +5,10 @@
 import sys
 from typing import Any
 
+from openhpu import settings
 from openhpu.capture import hpu_graphs
 from openhpu.capture.hpu_graphs import *
-from openhpu.device import arguments, memory as memory, random as random, streams as streams
+from openhpu.device import arguments, memory as memory, mode, random as random, streams as streams
 from openhpu.device.arguments import _get_device_index as _get_device_index
 from openhpu.device.devices import *
 from openhpu.device.lifecycle import (
@@ -23,7 +24,7 @@ from openhpu.interface.hpu.autocast import *
 from openhpu.interface.hpu.monitor import *
 from openhpu.interface.hpu.switches import *
 from openhpu.interface.hpu.tensor_types import *
-from openhpu.observe import metrics as metrics
+from openhpu.observe import differences, metrics as metrics
 
 _utils = arguments  # as torch.cuda._utils
 graphs = hpu_graphs
@@ -31,7 +32,20 @@ graphs = hpu_graphs
 hpu = sys.modules[__name__]
 
 
+# A Gaudi has no graphs in eager mode. With OPENHPU_STRICT=gaudi a script that asks for their names finds none there.
+_GRAPHS = tuple(name for name in hpu_graphs.__all__ if name != "is_current_stream_capturing")
+if settings.is_strict():
+    for _name in _GRAPHS:
+        del globals()[_name]
+
+
 def __getattr__(name: str) -> Any:
+    if name in _GRAPHS:
+        if mode.is_lazy():
+            return getattr(hpu_graphs, name)
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}: {differences.BY_KIND['graphs-in-eager'].error}"
+        )
     if name == "default_generators":
         return random.default_generators
     if name == "_initialized":

@@ -123,3 +123,33 @@ def test_a_closure():
         return 5
 
     assert Given([p], lr=0.1).step(closure) == 5
+
+
+@pytest.mark.parametrize("moments", [None, torch.float32])
+@pytest.mark.parametrize("order", [[[0, 1], [2, 3]], [[2, 3], [0, 1]], [[0], [1, 2, 3]], [[3, 1], [2, 0]]], ids=str)
+def test_a_checkpoint_of_pytorchs_adamw(order, moments):
+    """Its groups have no `bias_correction` and count no steps; a state belongs to a place in the groups."""
+    theirs = [torch.nn.Parameter(torch.randn(4, 3)) for _ in range(4)]
+
+    def step(optimizer, parameters, k):
+        numbers = torch.Generator().manual_seed(k)
+        for parameter in parameters:
+            parameter.grad = torch.randn(4, 3, generator=numbers).to(parameter.device)
+        optimizer.step()
+
+    groups = [
+        {"params": [theirs[i] for i in places], "lr": 1e-2 * (k + 1), "weight_decay": 0.1 * k}
+        for k, places in enumerate(order)
+    ]
+    reference = torch.optim.AdamW(groups, eps=1e-6)
+    for k in range(3):
+        step(reference, theirs, k)
+    ours = [torch.nn.Parameter(parameter.detach().to("hpu")) for parameter in theirs]
+    optimizer = FusedAdamW(
+        [{"params": [ours[i] for i in places]} for places in order], lr=1.0, eps=1e-6, moments_dtype=moments
+    )
+    optimizer.load_state_dict(reference.state_dict())
+    for k in range(3, 5):
+        step(reference, theirs, k)
+        step(optimizer, ours, k)
+    close([parameter.detach() for parameter in ours], [parameter.detach() for parameter in theirs], 1e-5, 1e-6)

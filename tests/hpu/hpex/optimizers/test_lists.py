@@ -73,3 +73,14 @@ def test_sparse_gradients(name, dense):
         return model.weight
 
     close(table(getattr(optimizers, name), True), table(getattr(torch.optim, dense), False))
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype"), [(10, torch.float32), (1_000_003, torch.float32), (100_001, torch.bfloat16)]
+)
+def test_the_norm_of_many_gradients(size, dtype):
+    grads = [(torch.randn(size) * factor).to(dtype) for factor in (1, 3, 50)]
+    expected = torch.stack([grad.double().square().sum() for grad in grads]).sum().sqrt() / 0.5
+    found = torch.ops.hpu.optimizer_lamb_fused_norm([grad.to("hpu") for grad in grads], 0.5)
+    close(found, expected.reshape(1), 1e-6, 0)
+    assert found.dtype is torch.float32

@@ -24,11 +24,27 @@ g.replay()
 print(y.sum().item())
 """
 
+_SAVED = """
+import io
+file = io.BytesIO()
+torch.save(torch.tensor({}), file)
+file.seek(0)
+print(torch.load(file, map_location="hpu")[0].item())
+"""
+
 EXAMPLES = {
     "autoload": Example("import torch\nprint(torch.ones(2, device='hpu').sum().item())", ("2.0",)),
     "int64-range": _of("print(torch.tensor([1, 2**40]).to('hpu')[0].item())", "1"),
     "float64-range": _of(
         "print(torch.tensor([1.0, 1e300, float('inf')], dtype=torch.float64).to('hpu')[0].item())", "1.0"
+    ),
+    "int64-stored": _of(_SAVED.format("[2**40, 1]"), "1099511627776", "1099511627776"),
+    "float64-stored": _of(_SAVED.format("[1e300, 1.0], dtype=torch.float64"), "1e+300", "1e+300"),
+    "storage-bytes": _of(
+        "x = torch.zeros(1, dtype=torch.int64, device='hpu')\n"
+        "x.untyped_storage().copy_(torch.tensor([2**40]).untyped_storage())\nprint(x.item())",
+        "1099511627776",
+        "1099511627776",
     ),
     "int64-arithmetic": _of("x = torch.tensor([2**30], device='hpu')\nprint((x * 4).item())", "4294967296", "0"),
     "e4m3-range": _of(
@@ -43,6 +59,14 @@ EXAMPLES = {
     "compile-in-lazy": _of(
         "f = torch.compile(lambda x: x * 2, backend='hpu_backend')\nprint(f(torch.ones(2, device='hpu')).sum().item())",
         "4.0",
+    ),
+    "fast-attention": _of(
+        """
+from habana_frameworks.torch.hpex.kernels import FusedSDPA
+q, k, v = (torch.ones(1, 1, 2, 4, device="hpu", requires_grad=True) for _ in range(3))
+print(FusedSDPA.apply(q, k, v, None, 0.0, False, None, "fast", True).sum().item())
+""",
+        "8.0",
     ),
     "lazy-collectives": _of(
         """

@@ -99,3 +99,13 @@ def test_copies_are_looked_at_for_each_kind_of_source(script):
     """
     lines = script(code, PT_HPU_LAZY_MODE="1", OPENHPU_STRICT="gaudi", OPENHPU_COMPILE="off").out.splitlines()
     assert lines == [*["True"] * 5, "True 0", "2147483648.0", "3e+38"]
+
+
+@pytest.mark.parametrize("lazy", ["0", "1"])
+def test_names_of_graphs_are_those_of_the_mode(script, lazy):
+    code = """
+    import torch, habana_frameworks.torch as ht
+    print(*(hasattr(torch.hpu, name) for name in ("HPUGraph", "wrap_in_hpu_graph", "ModuleCacher", "synchronize")))
+    """
+    found = script(code, PT_HPU_LAZY_MODE=lazy, OPENHPU_STRICT="gaudi", OPENHPU_COMPILE="off").out
+    assert found == ("True True True True" if lazy == "1" else "False False False True")

@@ -71,6 +71,10 @@ class FusedAdamW(ListOptimizer):
             for name, value in state_dict["state"].get(key, {}).items():
                 dtype = (kinds[name] or param.dtype) if name in kinds else torch.float32
                 self.state[param][name] = torch.as_tensor(value).detach().clone().to(param.device, dtype)
+        for group in self.param_groups:
+            steps = [self.state[param]["step"] for param in group["params"] if "step" in self.state[param]]
+            if steps and "step" not in group:  # of an optimizer that counts for each parameter
+                group["step"] = max(int(step) for step in steps)
 
     def _step_as_pytorch(self, group: dict[str, Any], params: list[Tensor]) -> None:
         beta1, beta2 = group["betas"]

@@ -35,6 +35,13 @@ class ListOptimizer(Optimizer):
                 self.step_group(group, params, grads)
         return loss
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """As torch.optim's. A group that another optimizer saved, such as AdamW, gets this one's defaults."""
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, value in self.defaults.items():
+                group.setdefault(name, value)
+
     def before_groups(self) -> None:
         """Called once in each step, before its groups."""
 
