@@ -158,6 +158,10 @@ void bind_device(py::module& m) {
   });
   m.def("set_num_threads", [](int n) { set_kernel_threads(n); });
   m.def("kernel_threads", &kernel_threads);
+  m.def("open_for_autograd", &open_for_autograd);
+  m.def("may_note_tensors", &may_note_tensors);
+  // Whether this thread's next questions for the current stream are a script's; returns what held before.
+  m.def("script_asks", [](bool asks) { return std::exchange(t_script_asks, asks); });
   // A backward without any Python object through the thread that autograd has for each device in use: when it returns,
   // that thread is done with everything before.
   m.def("return_moved_gradients", &return_moved_gradients);

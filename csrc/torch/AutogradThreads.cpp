@@ -12,6 +12,7 @@ namespace {
 // Each side writes its own and then reads the other's: the engine learns of the devices, or they learn of the engine.
 std::atomic<bool> hpu_opened{false};
 std::atomic<bool> engine_saw_none{false};
+std::atomic<bool> stream_asked{false};
 
 // Access to what the engine keeps for classes derived from it.
 struct DeviceThreads : torch::autograd::Engine {
@@ -50,5 +51,11 @@ void open_for_autograd() {
   engine.initialize_device_threads_pool();  // waits for a thread that is just doing it
   DeviceThreads::start(engine);
 }
+
+void note_stream_question() {
+  if (!hpu_opened.load(std::memory_order_relaxed) && !t_script_asks) stream_asked.store(true);
+}
+
+bool may_note_tensors() { return !hpu_opened.load(std::memory_order_relaxed) && stream_asked.exchange(false); }
 
 }  // namespace openhpu

@@ -23,7 +23,10 @@ struct HPUGuardImpl final : c10::impl::DeviceGuardImplInterface {
   // By default all scalar types: kernels are PyTorch's CPU kernels.
   c10::DeviceCapability getDeviceCapability(c10::Device) const override { return {}; }
 
-  c10::Stream getStream(c10::Device d) const override { return current_stream(index_of(d)); }
+  c10::Stream getStream(c10::Device d) const override {
+    note_stream_question();
+    return current_stream(index_of(d));
+  }
   c10::Stream getDefaultStream(c10::Device d) const override {
     return c10::Stream(c10::Stream::DEFAULT, hpu(index_of(d)));
   }

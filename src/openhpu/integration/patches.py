@@ -70,6 +70,7 @@ def apply() -> None:
     _higher_order_autocast()
     _fake_strides()
     _compile_support()
+    _backward_without_memory()
     _monitored_barrier()
     _profiled_events()
     _one_card_of_accelerate()
@@ -123,6 +124,48 @@ def _seed(original: Any, seed: int) -> None:
     if not hpu._is_in_bad_fork():
         hpu.manual_seed_all(seed)
     original(seed)
+
+
+def _backward_without_memory() -> None:
+    """A backward of tensors of hpu that have no memory (FakeTensorMode, wrappers) opens no device, and PyTorch's engine
+    has threads for hpu only once a device is open. Without them it would crash."""
+
+    @_around(torch.autograd.graph, "_engine_run_backward")
+    def run(original: Any, outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if _C.may_note_tensors() and _has_hpu(outputs):
+            _C.open_for_autograd()
+        return original(outputs, *args, **kwargs)
+
+    torch.autograd._engine_run_backward = torch.autograd.graph._engine_run_backward  # type: ignore[attr-defined]
+
+
+def _has_hpu(outputs: Any) -> bool:
+    """Whether a gradient of the graph that leads to `outputs` (tensors or edges) is on hpu."""
+    nodes = [one.grad_fn if isinstance(one, torch.Tensor) else one.node for one in outputs]
+    seen = set(nodes)
+    while nodes:
+        node = nodes.pop()
+        if node is None:
+            continue
+        if any(noted.device.type == "hpu" for noted in node._input_metadata):
+            return True
+        fresh = {following for following, _ in node.next_functions} - seen
+        seen |= fresh
+        nodes += fresh
+    return False
+
+
+@_patch(torch.accelerator, "current_stream")
+def _asked_stream(original: Any, *args: Any, **kwargs: Any) -> torch.Stream:
+    """Autograd asks for the current stream of each tensor that it notes, and so does Dynamo for each function on the
+    CPU. `_backward_without_memory` shall look at graphs for the former alone."""
+    if _C.is_initialized():
+        return original(*args, **kwargs)
+    before = _C.script_asks(True)
+    try:
+        return original(*args, **kwargs)
+    finally:
+        _C.script_asks(before)
 
 
 def _tensor_names() -> None:

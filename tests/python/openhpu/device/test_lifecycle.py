@@ -431,6 +431,39 @@ print(grad("hpu"), grad("cpu"), grad("hpu:1"), autograd() > 0)
     assert result.out.splitlines() == ["[2.0, 2.0, 2.0] 0", "[2.0, 2.0, 2.0] [2.0, 2.0, 2.0] [2.0, 2.0, 2.0] True"]
 
 
+@pytest.mark.parametrize("before", ["", "torch.ones(1, requires_grad=True).sum().backward()"])
+@pytest.mark.parametrize("made", ["FakeTensorMode()", "contextlib.nullcontext()"])
+def test_a_backward_of_tensors_without_memory_needs_no_device(script, before, made):
+    """Of fake tensors, and of a subclass that has a device and no memory. `before`: whether the engine runs already."""
+    code = f"""
+import contextlib
+import torch
+from torch._subclasses import FakeTensorMode
+from openhpu import _C
+
+class Shaped(torch.Tensor):
+    @staticmethod
+    def __new__(cls, *size, **options):
+        return torch.Tensor._make_wrapper_subclass(cls, size, device="hpu:0", **options)
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        meta = [torch.empty(x.shape, device="meta") if isinstance(x, torch.Tensor) else x for x in args]
+        options = kwargs or {{}}
+        if "device" in options:
+            options["device"] = torch.device("meta")
+        return cls(*func(*meta, **options).shape)
+
+{before}
+with {made} as mode:
+    x = torch.empty(2, 2, device="hpu", requires_grad=True) if mode else Shaped(2, 2, requires_grad=True)
+    (x * x).sum().backward()
+    assert x.grad.shape == (2, 2)
+assert not _C.is_initialized()
+"""
+    script(LOAD + code)
+
+
 def test_a_question_to_a_rank_without_a_module(script):
     code = """
 h = torch.hpu
