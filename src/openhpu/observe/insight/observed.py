@@ -365,7 +365,9 @@ def checks(document: Document) -> str:
         return ""
     different, unchecked = (sum(r["count"] for r in document[k]) for k in ("graph_differences", "graphs_unchecked"))
     left = f", {unchecked:,} not checked" if unchecked else ""
-    return f"{plural(document['graphs_checked'], 'replay')}, {different:,} different{left}"
+    done, graphs = document["graphs_compared"]
+    share = f"; {done:,} of {plural(graphs, 'graph')} checked ({done / graphs:.0%})" if graphs else ""
+    return f"{plural(document['graphs_checked'], 'replay')}, {different:,} different{left}{share}"
 
 
 def padding(document: Document) -> list[str]:
