@@ -10,6 +10,7 @@
 
 #include <c10/core/InferenceMode.h>
 
+#include <numeric>
 #include <set>
 
 #include "call/Alias.h"
@@ -239,6 +240,14 @@ class GraphHandle {
   // The next replays run beside a run node by node; `unequal` has what differed in the last one.
   void check_replays() { checked_ = true; }
 
+  // What is captured from here on, until the end, is no part of the function.
+  void mark_end() {
+    TORCH_CHECK(is_capturing(), "mark_end: call it between capture_begin() and capture_end().");
+    flush(capture_->device());
+    Recorder::Lock lock(Recorder::of(capture_->device()));
+    end_ = capture_->nodes();
+  }
+
   // None: there was no memory for the copies.
   py::object unequal() {
     if (!unequal_) return py::none();
@@ -248,15 +257,45 @@ class GraphHandle {
     return out;
   }
 
-  // How another capture of the same function differs from this one.
-  py::object difference(const GraphHandle& other) const {
-    std::vector<uint32_t> given;
-    for (const auto& p : inputs_) given.push_back(p.slot);
-    const auto r = graph("difference").difference(other.graph("difference"), given);
-    if (!r) return py::none();
-    return py::dict(
-        "cause"_a = r->cause, "op"_a = r->op, "argument"_a = r->argument, "before"_a = r->before, "after"_a = r->after,
-        "site"_a = site_of(r->site));
+  // How another capture of the same function, which has the results `others`, differs from this one, which has
+  // `results`. `forwards`: of captures of a backward, the two of its forward.
+  py::object difference(
+      const GraphHandle& other, const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& others,
+      const std::optional<std::pair<const GraphHandle*, const GraphHandle*>>& forwards) const {
+    CapturedGraph::Pairs pairs;
+    CapturedGraph::Comparison comparison{
+        .nodes = other.end_, .inputs = pairs, .given = {}, .results = {}, .forward = {}};
+    if (forwards) {
+      const auto& [was, is] = *forwards;
+      CapturedGraph::Pairs forward;
+      const auto r = was->graph("difference").difference(is->graph("difference"), was->comparison(*is, forward));
+      if (r) return described(*r);
+      comparison.forward.push_back({was->graph_.get(), is->graph_.get(), std::move(forward)});
+    }
+    const auto &mine = graph("difference"), &its = other.graph("difference");
+    auto inputs = this->comparison(other, pairs);
+    comparison.given = std::move(inputs.given);
+    for (size_t i = 0; i < std::min(results.size(), others.size()); ++i) {
+      const Place p = outputs_marked_ && i < outputs_.size() ? outputs_[i] : place_of(results[i], mine);
+      const Place q = place_of(others[i], its);
+      if (p.slot == kNoSlot || q.slot == kNoSlot) continue;
+      const bool same_view = p.offset == q.offset && p.like.strides() == q.like.strides() &&
+                             p.like.is_conj() == q.like.is_conj() && p.like.is_neg() == q.like.is_neg();
+      comparison.results.push_back({i, p.slot, q.slot, same_view});
+    }
+    const auto r = mine.difference(its, comparison);
+    return r ? py::object(described(*r)) : py::none();
+  }
+
+  // For each tensor: the coarsest dtype to which the graph rounds a value on the way to it, or None.
+  py::list coarsest(const std::vector<at::Tensor>& tensors) const {
+    const auto& g = graph("coarsest");
+    py::list out;
+    for (const auto& t : tensors) {
+      const auto p = place_of(t, g);
+      out.append(p.slot == kNoSlot ? py::none() : dtype_or_none(g.coarsest({p.slot}).front()));
+    }
+    return out;
   }
 
   // What writes a result of the graph, or a tensor that it changes, last: number, operator, line. -1: nothing does.
@@ -283,9 +322,10 @@ class GraphHandle {
       inputs += !fresh;
       results += fresh && program.slots[i].assigned;
     }
-    std::set<at::ScalarType> dtypes;
-    for (const auto& node : program.graph.nodes)
-      for (const auto& o : node.entry->call->operands) dtypes.insert(c10::typeMetaToScalarType(o.dtype));
+    std::vector<uint32_t> slots(program.slots.size());
+    std::iota(slots.begin(), slots.end(), 0);
+    const auto coarsest = graph_->coarsest(slots);
+    const std::set<at::ScalarType> dtypes(coarsest.begin(), coarsest.end());
     return py::dict(
         "operators"_a = program.graph.nodes.size(), "slots"_a = program.slots.size(), "inputs"_a = inputs,
         "results"_a = results, "draws"_a = graph_->draws(), "recipe"_a = graph_->has_recipe(),
@@ -298,6 +338,30 @@ class GraphHandle {
     TORCH_CHECK_TYPE(
         t.defined() && t.device().type() == c10::kHPU, what, ": expected tensors on hpu, got one on ",
         t.defined() ? t.device().str() : "no device", ". Move it to the device first.");
+  }
+
+  static py::object dtype_or_none(at::ScalarType dtype) {
+    return dtype == at::kByte ? py::none() : py::object(py::cast(dtype));
+  }
+
+  static py::dict described(const Recompilation& r) {
+    return py::dict(
+        "cause"_a = r.cause, "op"_a = r.op, "argument"_a = r.argument, "before"_a = r.before, "after"_a = r.after,
+        "site"_a = site_of(r.site));
+  }
+
+  // With the inputs of both captures, as far as they are known.
+  CapturedGraph::Comparison comparison(const GraphHandle& other, CapturedGraph::Pairs& pairs) const {
+    CapturedGraph::Comparison out{.nodes = other.end_, .inputs = pairs, .given = {}, .results = {}, .forward = {}};
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const bool known = other.inputs_.size() == inputs_.size() && other.inputs_[i].slot != kNoSlot;
+      if (inputs_[i].slot == kNoSlot) continue;
+      if (known)
+        pairs.add(inputs_[i].slot, other.inputs_[i].slot);
+      else
+        out.given.push_back(inputs_[i].slot);
+    }
+    return out;
   }
 
   void launch(CapturedGraph& g, const std::vector<CapturedGraph::Substitute>& substitutes) {
@@ -465,6 +529,7 @@ class GraphHandle {
   bool begun_ = false;   // a capture, whether it has ended or failed
   bool warned_ = false;  // of a replay before it
   bool checked_ = false;
+  size_t end_ = SIZE_MAX;  // operators that belong to the function
   std::optional<std::vector<CapturedGraph::Unequal>> unequal_;
   const std::shared_ptr<Replays> replays_ = std::make_shared<Replays>();
 };
@@ -530,7 +595,12 @@ void bind_capture(py::module& m) {
       .def("replays", &GraphHandle::replays)
       .def("check_replays", &GraphHandle::check_replays)
       .def("unequal", &GraphHandle::unequal)
-      .def("difference", wrap([](const GraphHandle& g, const GraphHandle& other) { return g.difference(other); }))
+      .def("mark_end", wrap(&GraphHandle::mark_end))
+      .def(
+          "difference", wrap(&GraphHandle::difference), py::arg("other"),
+          py::arg("results") = std::vector<at::Tensor>(), py::arg("others") = std::vector<at::Tensor>(),
+          py::arg("forwards") = py::none())
+      .def("coarsest", wrap(&GraphHandle::coarsest))
       .def("writer_of", wrap([](const GraphHandle& g, const at::Tensor& t) { return g.writer_of(t); }))
       .def("describe", &GraphHandle::describe);
   m.def("unequal", wrap(&unequal_tensors));

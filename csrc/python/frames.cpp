@@ -58,7 +58,8 @@ struct Sites {
 
 Sites& sites() { return device::held_across_forks<Sites>(); }
 
-// Folders whose frames are skipped: PyTorch's and this project's packages. The user wrote neither.
+// Folders and files whose frames are skipped: PyTorch's and this project's packages, and a few modules of the standard
+// library. The user wrote none of them.
 auto& library_folders = *new std::vector<std::string>();
 
 bool is_library(const std::string& file) {

@@ -41,13 +41,16 @@ void call_listener(const py::object& fn, const Event& event) {
 }  // namespace
 
 void bind_observation(py::module& m) {
-  // The folders of torch and of the packages beside this module (src/ or site-packages).
+  // The folders of torch and of the packages beside this module (src/ or site-packages), and files of the standard
+  // library through which a script is called: with blocks, decorators, threads.
   auto dirname = py::module_::import("os.path").attr("dirname");
   const auto torch = py::cast<std::string>(dirname(py::module_::import("torch").attr("__file__")));
   const auto own = py::cast<std::string>(dirname(py::module_::import("openhpu").attr("__file__")));
   const auto beside = py::cast<std::string>(dirname(own));
   for (const auto& folder : {torch, own, beside + "/habana_frameworks", beside + "/lightning_habana"})
     add_library_folder(folder + "/");
+  for (const char* name : {"contextlib", "functools", "threading", "concurrent.futures.thread"})
+    add_library_folder(py::cast<std::string>(py::module_::import(name).attr("__file__")));
   m.def("add_library_folder", &add_library_folder);
   m.def("set_event_listener", [](py::object fn, const std::vector<std::string>& kinds) {
     if (fn.is_none()) {

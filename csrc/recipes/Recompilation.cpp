@@ -15,18 +15,6 @@ std::mutex origins_mutex;
 std::array<std::pair<uint32_t, SizeOrigin>, kKeptOrigins> kept_origins;  // by number, modulo kKeptOrigins
 uint32_t last_origin = 0;
 
-// The schema argument to which an operand belongs, with its index in a list.
-std::string argument_of(const CallTemplate& call, size_t operand) {
-  const auto& schema = call.kernel->schema().arguments();
-  for (size_t i = 0; i < call.args.size(); ++i) {
-    const auto& arg = call.args[i];
-    if (arg.kind == Kind::Tensor && arg.first == operand) return schema[i].name();
-    for (size_t k = 0; k < arg.elements.size(); ++k)
-      if (arg.elements[k] == static_cast<int32_t>(operand)) return schema[i].name() + "[" + std::to_string(k) + "]";
-  }
-  return "?";
-}
-
 // The argument that brings word `word` of a call's numbers, and the value.
 std::pair<std::string, std::string> number_at(const CallTemplate& call, const uint64_t* numbers, size_t word) {
   const auto& schema = call.kernel->schema().arguments();
@@ -52,6 +40,17 @@ std::pair<std::string, std::string> number_at(const CallTemplate& call, const ui
 }
 
 }  // namespace
+
+std::string argument_of(const CallTemplate& call, size_t operand) {
+  const auto& schema = call.kernel->schema().arguments();
+  for (size_t i = 0; i < call.args.size(); ++i) {
+    const auto& arg = call.args[i];
+    if (arg.kind == Kind::Tensor && arg.first == operand) return schema[i].name();
+    for (size_t k = 0; k < arg.elements.size(); ++k)
+      if (arg.elements[k] == static_cast<int32_t>(operand)) return schema[i].name() + "[" + std::to_string(k) + "]";
+  }
+  return "?";
+}
 
 Recompilation at_node(const Graph::Node& node, std::string cause) {
   Recompilation r;

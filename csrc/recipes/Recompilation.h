@@ -23,6 +23,9 @@ struct Recompilation {
 // With the operator and the line of a node, and the time.
 Recompilation at_node(const Graph::Node& node, std::string cause);
 
+// The schema argument to which an operand of a call belongs, with its index in a list.
+std::string argument_of(const CallTemplate& call, size_t operand);
+
 // Hash of a graph without its sizes: operators, and which operands share storages.
 uint64_t shape_free_hash(const Graph& graph);
 // `numbers_only`: the graphs are the same program, and differ in numbers.

@@ -43,6 +43,8 @@ class Capture {
   bool dry_run() const noexcept { return dry_run_; }
 
   // The following under the recorder's lock.
+  // Operators in the pieces that were flushed so far.
+  size_t nodes() const noexcept { return graph_.nodes.size(); }
   // The slot of a storage, entered if need be.
   uint32_t slot_of(HPUMemory& memory);
   void made_here(HPUMemory& memory) {

@@ -70,15 +70,46 @@ class CapturedGraph {
   struct Unequal {
     std::string op;  // that wrote it last
     uint32_t site;
-    at::Tensor replayed, plain;  // flat, on the host
+    at::Tensor replayed, plain;  // on the host, in rows of the last dimension of what was written
   };
   // Replays the graph, and runs it node by node with the same seeds on copies of what it changes. Waits for both.
   // Returns what differs in bits, in the order of the operators. Throws c10::OutOfMemoryError, before anything runs, if
   // there is no memory for the copies.
   std::vector<Unequal> replay_beside(const std::vector<Substitute>& substitutes);
-  // The first difference of another capture of the same function: an operator, a number, or ("contents") an outside
-  // tensor that was read and that lies elsewhere, except in slots `given`. Waits for the device.
-  std::optional<Recompilation> difference(const CapturedGraph& other, const std::vector<uint32_t>& given) const;
+  // Slots of this graph and of another one that stand for each other.
+  class Pairs {
+   public:
+    void add(uint32_t slot, uint32_t other);
+    // Whether these two stand for each other; nothing if neither was added.
+    std::optional<bool> agree(uint32_t slot, uint32_t other) const;
+
+   private:
+    std::unordered_map<uint32_t, uint32_t> others_, slots_;
+  };
+  // What is known of another capture of the same function.
+  struct Comparison {
+    struct Result {
+      size_t number;
+      uint32_t slot, other;
+      bool same_view;  // of what the slots hold
+    };
+    struct Forward {
+      const CapturedGraph *graph, *other;
+      Pairs pairs;
+    };
+    size_t nodes = SIZE_MAX;      // of the other one, from its begin, that belong to the function
+    Pairs& inputs;                // tensors that differ from call to call; gets all other slots
+    std::vector<uint32_t> given;  // inputs of this graph, if those of the other one are not known
+    std::vector<Result> results;
+    std::vector<Forward> forward;  // of captures of a backward: those of the forward, at most one
+  };
+  // The first difference of another capture of the same function: an operator, a number, a constant, another operand or
+  // result, or ("contents", "host") an outside tensor that was read and that has other contents. Waits for the device.
+  std::optional<Recompilation> difference(const CapturedGraph& other, Comparison comparison) const;
+  // By slot of `slots`: the coarsest dtype to which the graph rounds a value on the way to its contents; kByte if it
+  // rounds none.
+  std::vector<at::ScalarType> coarsest(const std::vector<uint32_t>& slots) const;
+  const std::vector<Draw>& all_draws() const noexcept { return draws_; }
   // The node that writes to a slot last; null if none does.
   const Graph::Node* writer_of(uint32_t slot) const;
 

@@ -5,7 +5,7 @@ import inspect
 import math
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +13,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
-from openhpu import _C, events
+from openhpu import _C, events, settings
+from openhpu.capture.hpu_graphs import check, compared
 
 
 def line():
@@ -104,6 +105,20 @@ def heard(*kinds):
     found = []
     with listening(*((kind, found.append) for kind in kinds)):
         yield found
+
+
+@contextmanager
+def checked_graphs(**others):
+    """The outcomes of checks of graphs, which are on inside, with their texts. `others`: settings."""
+    compared._said.clear()
+    found = []
+    hear = lambda event: found.append((event.params["outcome"], event.params["text"]))  # noqa: E731
+    with ExitStack() as stack:
+        for name, value in {"OPENHPU_CHECK_GRAPHS": True, **others}.items():
+            stack.enter_context(settings.overridden(name, value))
+        with listening(("graph_check", hear)):
+            yield found
+    check._suspects.clear()
 
 
 def capture(function):

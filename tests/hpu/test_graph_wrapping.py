@@ -1,5 +1,7 @@
 """wrap_in_hpu_graph and wrap_in_hpu_graph_func: keys, memory, arguments that are in the way of a graph."""
 
+import threading
+
 import pytest
 import torch
 from torch import nn
@@ -250,3 +252,45 @@ def test_a_cache_that_takes_most_of_the_memory_is_written_by_a_graph(script):
         *(f"[{256.0 * k}, {256.0 * k}]" for k in (1, 2, 3)),
         str(6 * 256),
     ]
+
+
+def test_threads_that_first_call_one_module_all_get_its_results(counted):
+    """One of them captures, the others run without a graph meanwhile; so do those that another capture keeps."""
+    entered, go = threading.Event(), threading.Event()
+
+    class Slow(nn.Module):
+        def forward(self, x):
+            if threading.current_thread() is first:
+                entered.set()
+                assert go.wait(30)
+            return x * 2
+
+    module = torch.hpu.wrap_in_hpu_graph(Slow().to("hpu"))
+    trained = torch.hpu.ModuleCacher()(nn.Linear(4, 4).to("hpu"))
+    found = {}
+
+    def call(name, function, value):
+        found[name] = function(torch.full((2, 4), value, device="hpu")).detach().cpu()
+
+    first = threading.Thread(target=call, args=("first", module, 1.0))
+    first.start()
+    assert entered.wait(30)
+    others = [threading.Thread(target=call, args=(k, module, float(k))) for k in range(2, 5)]
+    others.append(threading.Thread(target=call, args=("trained", trained, 1.0)))
+    for each in others:
+        each.start()
+    for each in others:
+        each.join(30)
+    go.set()
+    first.join(30)
+    assert {name: value[0, 0].item() for name, value in found.items() if name != "trained"} == {
+        "first": 2.0,
+        2: 4.0,
+        3: 6.0,
+        4: 8.0,
+    }
+    assert found["trained"].shape == (2, 4) and trained.graph_statistics()["captures"] == 0
+    with counted(graphs_captured=0, graph_replays=1):
+        module(torch.ones(2, 4, device="hpu"))
+    trained(torch.ones(2, 4, device="hpu"))
+    assert trained.graph_statistics()["captures"] == 1

@@ -1,5 +1,8 @@
 """The line of the script that issued an operator: in errors and events, through libraries, in backward."""
 
+import contextlib
+import functools
+import threading
 import weakref
 
 import pytest
@@ -96,3 +99,38 @@ def test_an_operator_of_a_librarys_init_that_the_interpreter_calls_directly(read
     expected = line() - 1
     assert len(reads) >= 50
     assert set(reads) == {(__file__, expected)}
+
+
+def test_the_standard_library_between_is_no_line_of_the_script(reads):
+    """A with block's helper, decorators, and a thread that runs PyTorch's function."""
+    x = torch.ones(3, device="hpu")
+
+    class Reader:
+        @functools.singledispatchmethod
+        def read(self, value):
+            return value.cpu()
+
+        @functools.cached_property
+        def value(self):
+            return x.cpu()
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(torch.Tensor.cpu, x)
+    expected = [line() - 2]  # the line of the block
+    functools.partial(torch.Tensor.cpu, x)()
+    expected.append(line() - 1)
+    Reader().read(x)
+    expected.append(line() - 11)
+    assert Reader().value is not None
+    expected.append(line() - 9)
+    functools.reduce(lambda _, each: each.cpu(), [x, x])
+    expected.append(line() - 1)
+    with torch.no_grad(), contextlib.suppress(ValueError):
+        x.cpu()
+    expected.append(line() - 1)
+    thread = threading.Thread(target=x.cpu)
+    thread.start()
+    thread.join()
+    expected.append(0)  # no line of the script is on that thread
+    found = [number if file == __file__ else 0 for file, number in ((site or ("", 0)) for site in reads)]
+    assert found == expected, (reads, expected)

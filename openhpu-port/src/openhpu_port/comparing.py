@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import difflib
 import functools
+import math
 import os
 import pickle
 import signal
@@ -20,6 +21,7 @@ import torch
 from openhpu.capture.hpu_graphs import compared
 from openhpu.settings.output import write_output
 from openhpu_port.errors import PortError
+from openhpu_port.recorder import MOST_ELEMENTS
 
 _GRACE_S = 5.0  # from SIGTERM to SIGKILL
 _TAIL = 15  # lines of what a script printed before it failed
@@ -169,7 +171,10 @@ def _unequal(one: Any, two: Any, kind: str) -> str:
         return f"the dtypes are {one[0]} and {two[0]}"
     wide = torch.promote_types(a.dtype, b.dtype)
     a, b = a.to(wide), b.to(wide)
-    if not compared.close(a, b, compared.share(getattr(torch, each[0].removeprefix("torch.")) for each in (one, two))):
+    dtype = compared.coarsest(getattr(torch, each[0].removeprefix("torch.")) for each in (one, two))
+    row = one[1][-1] if one[1] else 1
+    step = max(1, -(-math.prod(one[1]) // MOST_ELEMENTS))  # of the elements that were recorded
+    if not compared.close(a, b, compared.share(dtype), row, step):
         return f"{compared.amount(a, b)} ({one[0]} on {one[2]}, {two[0]} on {two[2]})"
     return "one has a gradient, the other has none" if kind == "line" and one[3] != two[3] else ""
 

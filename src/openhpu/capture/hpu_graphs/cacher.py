@@ -13,7 +13,7 @@ from torch import nn
 from openhpu.capture.hpu_graphs.callables import GraphedCall
 from openhpu.capture.hpu_graphs.parts import Whole
 from openhpu.capture.hpu_graphs.structure import context_key, overlaps, storages_of, walk_call
-from openhpu.capture.hpu_graphs.undone import OneWarning, Uncapturable
+from openhpu.capture.hpu_graphs.undone import Busy, OneWarning, Uncapturable
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -113,6 +113,9 @@ class _Cache(Whole):
             parameters = tuple(self._model.parameters())
             try:
                 call = GraphedCall(self._ungraphed, parameters, given, self._allow_unused)
+            except Busy:  # a later call captures
+                self._counts["ungraphed"] += 1
+                return self._ungraphed(*args, **kwargs)
             except Uncapturable as reason:
                 given.restore()
                 self._ungraphed_kinds.add(key)

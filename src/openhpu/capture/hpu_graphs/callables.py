@@ -10,13 +10,15 @@ from torch import nn
 
 from openhpu.capture.hpu_graphs.account import Capturing
 from openhpu.capture.hpu_graphs.capture import HPUGraph
-from openhpu.capture.hpu_graphs.check import Check, PlainCall, Written, check_of
+from openhpu.capture.hpu_graphs.check import Check, Plain, check_of
 from openhpu.capture.hpu_graphs.outcome import Copies, Outcome
 from openhpu.capture.hpu_graphs.parts import Whole
 from openhpu.capture.hpu_graphs.structure import Unsuitable, Walk, static_copy, walk_call
-from openhpu.capture.hpu_graphs.undone import HostGenerators, OneWarning, Uncapturable, undone_capture
+from openhpu.capture.hpu_graphs.undone import Busy, HostGenerators, OneWarning, Uncapturable, undone_capture
 
 Tensors = tuple[torch.Tensor, ...]
+
+_PATIENCE_S = 60.0  # for a capture on another thread
 
 
 def _returned(grad: torch.Tensor | None, leaf: bool) -> torch.Tensor | None:
@@ -32,7 +34,8 @@ class GraphedCall(Whole):
     `parameters` are tensors that the function uses beside its arguments and that may need gradients. Captures have no
     effect beside the graphs. Between a forward and its backward the graph must not run forward again: what the backward
     reads would be overwritten, as would be the results, which are the same memory in each call. Raises Uncapturable
-    where forward or backward is nothing that a graph can hold.
+    where forward or backward is nothing that a graph can hold, and Busy where another thread captures for longer than
+    `patience_s` seconds.
     """
 
     def __init__(
@@ -41,6 +44,7 @@ class GraphedCall(Whole):
         parameters: Sequence[torch.Tensor],
         given: Walk,
         allow_unused_input: bool = False,
+        patience_s: float = 0.0,
     ) -> None:
         self._parameters = tuple(p for p in parameters if p.requires_grad)
         inputs = Copies(given, [static_copy(tensor) for tensor in given.tensors])
@@ -51,37 +55,38 @@ class GraphedCall(Whole):
         capturing = Capturing(function)
         self._generators = HostGenerators()
         with torch.enable_grad():
-            results = self._capture_forward(function, inputs)
-            self._capture_backward(results, allow_unused_input)
+            results = self._capture_forward(function, inputs, patience_s)
+            self._capture_backward(results, allow_unused_input, patience_s)
         capturing.done(self._forward, self._backward, given=given)
-        self._check = check_of(function, self._forward)
+        self._check = check_of(function, self._forward, outcome=self._outcome)
         self._check_backward: Check | None = None
         if self._check is not None:
             self._function = function
             self._before = inputs.before
             self._calls = 0
             if self._grads_in:
-                self._check_backward = check_of(function, self._backward, ", backward")
+                self._check_backward = check_of(function, self._backward, ", backward", forward=self._check)
         self._results = tuple(result.detach() for result in results)
         self._differentiable = tuple(result.requires_grad for result in results)
         self._node = self._make_node()
 
-    def _capture_forward(self, function: Callable[..., Any], inputs: Copies) -> Tensors:
-        with undone_capture(self._forward, self._generators):
+    def _capture_forward(self, function: Callable[..., Any], inputs: Copies, patience_s: float) -> Tensors:
+        with undone_capture(self._forward, self._generators, patience_s=patience_s):
             self._outcome = Outcome(inputs, function(*inputs.value[0], **inputs.value[1]))
             self._written = inputs.written()
         results = tuple(self._outcome.tensors)
         self._outcome.hold([result.detach() for result in results], again=True)
         return results
 
-    def _capture_backward(self, results: Tensors, allow_unused: bool) -> None:
+    def _capture_backward(self, results: Tensors, allow_unused: bool, patience_s: float) -> None:
         sources = [t for t in (*self._inputs, *self._parameters) if t.requires_grad]
         targets = [result for result in results if result.requires_grad]
         self._grads_out = tuple(torch.zeros_like(t, requires_grad=False) for t in targets)
         self._grads_in: tuple[torch.Tensor | None, ...] = ()
         if not targets or not sources:
             return
-        with undone_capture(self._backward, self._generators), _without_hooks(sources):
+        capture = undone_capture(self._backward, self._generators, patience_s=patience_s)
+        with capture, _without_hooks(sources):
             grads = torch.autograd.grad(targets, sources, self._grads_out, allow_unused=allow_unused)
         found = iter(grads)
         self._grads_in = tuple(next(found) if t.requires_grad else None for t in (*self._inputs, *self._parameters))
@@ -128,13 +133,13 @@ class GraphedCall(Whole):
             return
         self._calls += 1
 
-        def prepare() -> PlainCall:
+        def prepare(graph: HPUGraph) -> Callable[[], Plain]:
             inputs = Copies(self._before, self._inputs)
 
-            def call() -> tuple[list[torch.Tensor], Written]:
+            def call() -> Plain:
                 with torch.enable_grad():
-                    results = Outcome(inputs, self._function(*inputs.value[0], **inputs.value[1])).tensors
-                return results, [(self._inputs[i], self._inputs[i].detach().clone()) for i in self._written]
+                    outcome = Outcome(inputs, self._function(*inputs.value[0], **inputs.value[1]))
+                return Plain(outcome.tensors, [(self._inputs[i], self._inputs[i]) for i in self._written], outcome)
 
             return call
 
@@ -142,8 +147,9 @@ class GraphedCall(Whole):
             self._forward.replay()
             return [*self._results]
 
-        self._check.run(prepare, replay)
+        self._check.run(prepare, replay, self._before.value)
         ctx.plain = self._check.plain
+        ctx.plain_graph = self._check.plain_graph
         ctx.call = self._calls
         self._check.plain = ctx.plain and [result.detach() for result in ctx.plain]
 
@@ -152,20 +158,21 @@ class GraphedCall(Whole):
             self._backward.replay()
             return
 
-        def call() -> tuple[list[torch.Tensor], Written]:
+        def call() -> Plain:
             targets = [result for result in ctx.plain if result.requires_grad]
             sources = [t for t in (*self._inputs, *self._parameters) if t.requires_grad]
             with _without_hooks(sources):
                 grads = torch.autograd.grad(targets, sources, self._grads_out, allow_unused=True)
-            return [grad for grad in grads if grad is not None], []
+            return Plain([grad for grad in grads if grad is not None], [])
 
         def replay() -> list[torch.Tensor]:
             self._backward.replay()
             return [grad for grad in self._grads_in if grad is not None]
 
         again = "forward ran again before this backward, which reads what the last forward has left"
-        self._check_backward.run(lambda: call, replay, again if ctx.call != self._calls else "")
-        ctx.plain = None
+        why = again if ctx.call != self._calls else ""
+        self._check_backward.run(lambda _: call, replay, why=why, forward=ctx.plain_graph)
+        ctx.plain = ctx.plain_graph = None
 
     def _keep_gradients(self) -> None:
         """Gradients that a caller still accumulates into, and that lie where the next ones go, move elsewhere."""
@@ -296,7 +303,9 @@ def _graph(function: Any, args: tuple[Any, ...], allow_unused: bool) -> Any:
     module = isinstance(function, nn.Module)
     ungraphed = function.forward if module else function
     try:
-        call = GraphedCall(ungraphed, _parameters(function), _walk(ungraphed, args), allow_unused_input=allow_unused)
+        call = GraphedCall(ungraphed, _parameters(function), _walk(ungraphed, args), allow_unused, _PATIENCE_S)
+    except Busy as error:
+        raise RuntimeError(f"make_graphed_callables: {error}") from error
     except Uncapturable as reason:
         OneWarning("make_graphed_callables")(ungraphed, reason, stacklevel=5)
         return function

@@ -6,9 +6,8 @@ from typing import Any, ClassVar
 import torch
 
 from openhpu import _C, settings
-from openhpu.capture.hpu_graphs import marked
+from openhpu.capture.hpu_graphs import compared, marked
 from openhpu.capture.hpu_graphs.account import Capturing
-from openhpu.capture.hpu_graphs.compared import COLLECTIVES, NO_MEMORY, amount, closeness, say
 from openhpu.compiler.client import client
 from openhpu.device import devices, lifecycle, mode, streams
 from openhpu.observe import differences
@@ -83,20 +82,25 @@ def _told(name: str) -> Any:
 class _CheckedGraph(HPUGraph):
     """Captured by hand, with OPENHPU_CHECK_GRAPHS: each replay runs beside its operators, one by one, on copies."""
 
+    _number = 0
     replay, replayV2, replayV3, run = map(_told, ("replay", "replayV2", "replayV3", "run"))
 
     def _tell(self) -> None:
+        if not self._number:
+            self._number = compared.new_number()
         found = self.unequal()
         if found is None:
-            say("", "unchecked", COLLECTIVES if self.describe()["collectives"] else NO_MEMORY)
+            why = compared.COLLECTIVES if self.describe()["collectives"] else compared.NO_MEMORY
+            compared.say("", "unchecked", why, graph=self._number)
             return
-        close = closeness(self)
+        allowed = compared.allowance(self)(compared.coarsest(self.describe()["dtypes"]))
         for op, site, replayed, plain in found:
-            if not close(replayed, plain):
+            if not compared.close(replayed, plain, allowed):
                 why = "the operators of the graph, one by one, have another result than its recipe"
-                say("", "different", f"it differs in {amount(replayed, plain)}: {why}", op, site)
+                text = f"it differs in {compared.amount(replayed, plain)}: {why}"
+                compared.say("", "different", text, op, site, self._number)
                 return
-        say("", "equal")
+        compared.say("", "equal", graph=self._number)
 
 
 class graph:  # a context manager, named as in torch.cuda

@@ -3,187 +3,61 @@
 import atexit
 import functools
 import gc
-import operator
-import types
+import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 
 from openhpu import _C, settings
+from openhpu.capture.hpu_graphs.apart import Outside, run_apart
 from openhpu.capture.hpu_graphs.capture import HPUGraph
-from openhpu.capture.hpu_graphs.compared import COLLECTIVES, NO_MEMORY, Site, amount, closeness, say
-from openhpu.capture.hpu_graphs.parts import Whole
-from openhpu.capture.hpu_graphs.undone import HostGenerators, Uncapturable, undone_capture
+from openhpu.capture.hpu_graphs.compared import (
+    COLLECTIVES,
+    NO_MEMORY,
+    Site,
+    allowance,
+    amount,
+    close,
+    coarsest,
+    new_number,
+    say,
+)
+from openhpu.capture.hpu_graphs.kept import ABSENT, Change
+from openhpu.capture.hpu_graphs.outcome import Outcome
+from openhpu.capture.hpu_graphs.reached import Reached
+from openhpu.capture.hpu_graphs.undone import Busy, HostGenerators, Uncapturable, undone_capture
 from openhpu.observe import events
 
 Tensors = Sequence[torch.Tensor]
-Written = list[tuple[torch.Tensor, torch.Tensor]]  # what is changed in place, and its contents after the plain call
-PlainCall = Callable[[], tuple[list[torch.Tensor], Written]]
 
-_LIBRARIES = ("torch", "builtins", "openhpu", "habana_frameworks", "numpy", "functools", "typing", "logging")
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_MOST_PARTS = 1_000_000
-_HOOKS = "_hooks"
+_PATIENCE_S = 20.0  # for a capture or a check on another thread
+_MOST_TEXT = 80  # characters of a value
+_DECIDED = "Python decided, and a replay does not"
 _CAUSES = {
-    "number": "`{argument}` was {before} at the capture and is {after} now, and a replay uses the captured number",
+    "number": "`{argument}` was {before} at the capture and is {after} now, and a replay uses the captured one",
     "contents": "it reads another outside tensor than at the capture, and a replay reads the captured one",
     "host": "it takes a value from the host, and a replay takes the one of the capture",
-    "graph": "the function calls it now and called {before} at the capture: Python decided, and a replay does not",
-    "more": "the function calls it now and did not at the capture: Python decided, and a replay does not",
-    "fewer": "the function called it at the capture and does not now: Python decided, and a replay does not",
+    "graph": f"the function calls it now and called {{before}} at the capture: {_DECIDED}",
+    "more": f"the function calls it now and did not at the capture: {_DECIDED}",
+    "fewer": f"the function called it at the capture and does not now: {_DECIDED}",
+    "operand": f"its `{{argument}}` is another tensor, or another part of it, than at the capture: {_DECIDED}",
+    "result": f"result {{argument}} is another tensor, or another part of it, than at the capture: {_DECIDED}",
 }
 _OTHER = "its `{argument}` has another {cause} than at the capture: {before}, now {after}"
+_checking = threading.RLock()  # plain calls run one at a time: each gives Python's objects back
 
 
-class _Container(NamedTuple):
-    name: str
-    live: Any  # a dict, list, set or cell
-    kept: Any  # what it held
-    some: bool = False  # of a dict only these entries count: globals that are named
+class Plain(NamedTuple):
+    """What a plain call made."""
+
+    results: list[torch.Tensor]
+    written: list[tuple[torch.Tensor, torch.Tensor]]  # what a replay changes, and what the plain call wrote to instead
+    outcome: Outcome | None = None
 
 
-class State:
-    """What Python holds of a function, its closure, globals and bound object, and the tensors in it.
-
-    `restore` gives all of it the values that it had. `too_large`: there is more than can be looked into.
-    """
-
-    def __init__(self, function: Any) -> None:
-        self._containers: list[_Container] = []
-        self._tensors: dict[int, tuple[torch.Tensor, int | None, torch.UntypedStorage]] = {}
-        self._seen: set[int] = set()
-        waiting: list[tuple[str, Any]] = [("", function)]
-        for name, value in waiting:  # grows meanwhile
-            if not isinstance(value, _PLAIN) and id(value) not in self._seen:
-                self._seen.add(id(value))
-                waiting += self._look(name, value)
-            if len(waiting) > _MOST_PARTS:
-                break
-        self.too_large = len(waiting) > _MOST_PARTS
-
-    def _look(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
-        if isinstance(value, torch.Tensor):
-            if value.device.type == "hpu" and value.layout is torch.strided:
-                version = None if value.is_inference() else value._version
-                self._tensors[id(value)] = value, version, value.untyped_storage()
-        elif isinstance(value, types.MethodType):
-            yield from ((name or "self", value.__self__), (name, value.__func__))
-        elif isinstance(value, functools.partial):
-            yield from ((name, value.func), (name, value.args), (name, value.keywords))
-        elif isinstance(value, types.FunctionType):
-            yield from self._look_into_code(value)
-        elif isinstance(value, dict):
-            yield from self._keep(name, value, dict(value), "{}[{!r}]")
-        elif isinstance(value, list | tuple | set):
-            if not isinstance(value, tuple):
-                self._containers.append(_Container(name, value, value.copy()))
-            yield from ((f"{name}[{i}]", part) for i, part in enumerate(value))
-        elif not isinstance(value, type | types.ModuleType | Whole) and hasattr(value, "__dict__"):
-            module = isinstance(value, nn.Module)
-            for key, part in self._keep(name, value.__dict__, dict(value.__dict__), "{}.{}"):
-                if module and key.endswith(_HOOKS) and not part:
-                    continue
-                if module and key.endswith(("._parameters", "._buffers", "._modules")):
-                    self._seen.add(id(part))
-                    yield from self._keep(name, part, dict(part), "{}.{}")
-                else:
-                    yield key, part
-            yield from ((name, f) for f in vars(type(value)).values() if isinstance(f, types.FunctionType))
-
-    def _keep(
-        self, name: str, live: Any, kept: dict[Any, Any], form: str, some: bool = False
-    ) -> Iterator[tuple[str, Any]]:
-        self._containers.append(_Container(name, live, kept, some))
-        for key, part in kept.items():
-            yield form.format(name, key), part
-
-    def _look_into_code(self, function: types.FunctionType) -> Iterator[tuple[str, Any]]:
-        if (function.__module__ or "").partition(".")[0] in _LIBRARIES:
-            return
-        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            try:
-                value = cell.cell_contents
-            except ValueError:  # not yet assigned
-                continue
-            self._containers.append(_Container(name, cell, value))
-            yield name, value
-        names = {name: function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__}
-        yield from self._keep("", function.__globals__, names, "{}{}", some=True)
-
-    @property
-    def tensors(self) -> list[torch.Tensor]:
-        """Those on hpu."""
-        return [tensor for tensor, _, _ in self._tensors.values()]
-
-    def written(self) -> list[torch.Tensor]:
-        """The tensors that were written since, as far as PyTorch counts."""
-        return [t for t, version, _ in self._tensors.values() if version is not None and t._version != version]
-
-    def changes(self) -> Iterator[tuple[str, Any, Any]]:
-        """What is not as it was: its name, what it was and what it is."""
-        for name, live, kept, some in self._containers:
-            if isinstance(live, types.CellType):
-                yield from _changed(name, kept, live.cell_contents)
-            elif isinstance(live, dict):
-                dot = "" if some else "."
-                for key in [*kept, *(() if some else live.keys() - kept.keys())]:
-                    yield from _changed(f"{name}{dot}{key}", kept.get(key), live.get(key))
-            elif isinstance(live, list):
-                for i, (was, now) in enumerate(zip(kept, live, strict=False)):
-                    yield from _changed(f"{name}[{i}]", was, now)
-                yield from _changed(f"len({name})", len(kept), len(live))
-        for tensor, _, storage in self._tensors.values():
-            if tensor.untyped_storage()._cdata != storage._cdata:
-                yield "", storage, tensor
-
-    def of_now(self, function: Any) -> "State":
-        """The state of the function now: this one if it is as it was."""
-        if not all(map(_as_it_was, self._containers)):
-            return State(function)
-        for key, (tensor, version, storage) in self._tensors.items():
-            self._tensors[key] = tensor, None if version is None else tensor._version, storage
-        return self
-
-    def restore(self) -> None:
-        """Undo what the function did."""
-        for container in self._containers:
-            _, live, kept, some = container
-            if _as_it_was(container):
-                continue
-            if isinstance(live, types.CellType):
-                live.cell_contents = kept
-            elif isinstance(live, list):
-                live[:] = kept
-            else:
-                if not some:
-                    live.clear()
-                live.update(kept)
-
-
-def _as_it_was(container: _Container) -> bool:
-    """Whether it holds the same objects, in the same order."""
-    _, live, kept, some = container
-    if isinstance(live, types.CellType):
-        return live.cell_contents is kept
-    now = {key: live.get(key) for key in kept} if some else live
-    if len(now) != len(kept) or not all(map(operator.is_, now, kept)):
-        return False
-    return not isinstance(now, dict) or all(map(operator.is_, now.values(), kept.values()))
-
-
-def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names(constant)
-
-
-def _changed(name: str, was: Any, now: Any) -> Iterator[tuple[str, Any, Any]]:
-    if was is not now and not (type(was) is type(now) and isinstance(now, _PLAIN) and was == now):
-        yield name, was, now
+Prepare = Callable[[HPUGraph], Callable[[], Plain]]
 
 
 class _Plain(HPUGraph):
@@ -194,111 +68,191 @@ class _Plain(HPUGraph):
         """The replay that is checked has done it."""
 
 
-class Check:
-    """The check of one captured graph of a function."""
+class _Copy(NamedTuple):
+    """A tensor that a replay changes, its contents after the plain call, and what the plain call wrote to."""
 
-    def __init__(self, function: Callable[..., Any], graph: HPUGraph, kind: str = "") -> None:
+    actual: torch.Tensor
+    contents: torch.Tensor
+    source: torch.Tensor
+
+
+class Check:
+    """The check of one captured graph of a function. `outcome`: what the capture made; `forward`: for a backward."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        graph: HPUGraph,
+        kind: str = "",
+        outcome: Outcome | None = None,
+        forward: "Check | None" = None,
+    ) -> None:
         self.owner = getattr(function, "__qualname__", type(function).__name__) + kind
-        self._function, self._graph, self._site = function, graph, _C.current_site()
-        self._state, self._now = State(function), State(function)  # at the capture, and at the last call
+        self._number = new_number()
+        self._graph, self._outcome, self._forward, self._site = graph, outcome, forward, _C.current_site()
+        self._state, self._now = Reached(("", function)), Reached(("", function))  # at the capture, at the last call
         self._written = [t for t in self._state.tensors if graph.writer_of(t)[0] >= 0]
         self._unchecked = COLLECTIVES if graph.describe()["collectives"] else ""
-        if self._state.too_large:
-            self._unchecked = "the function reaches too much for its state to be restored"
         self.plain: list[torch.Tensor] | None = None  # results of the last plain call
+        self.plain_graph: HPUGraph | None = None
         self._given: dict[int, weakref.ref[torch.Tensor]] = {}  # to the script, by the last call
         self._reads = 0  # of the host, when they were given
 
     def run(
-        self, prepare: Callable[[], PlainCall], replay: Callable[[], list[torch.Tensor]], why: str = ""
+        self,
+        prepare: Prepare,
+        replay: Callable[[], list[torch.Tensor]],
+        arguments: Any = (),
+        why: str = "",
+        forward: HPUGraph | None = None,
     ) -> list[torch.Tensor]:
         """The results of `replay`, compared with those of the call that `prepare` returns, which is undone.
 
-        `why`: the reason for a difference, if it is known.
+        `why`: the reason for a difference, if it is known. `forward`: of a backward, the plain call of its forward.
         """
         if _C.is_capturing():  # graphs do not nest, as the replay says
             return replay()
         _look()
         before, graph = self.plain, _Plain()
-        self.plain, written = self._run_plain(prepare, graph, why) if not self._unchecked else (None, [])
+        self.plain, self.plain_graph = None, graph
+        plain, copies = self._run_plain(prepare, graph, arguments, why)
         results = replay()
-        if self.plain is None:
-            if self._unchecked:
-                say(self.owner, "unchecked", self._unchecked)
+        if plain is None:
             return results
-        self._compare(results, written, graph, why)
+        self.plain = plain.results
+        forwards = (self._forward._graph, forward) if self._forward and forward else None
+        self._compare(results, plain, copies, graph, why, forwards)
         self._note_held(before, results)
         return results
 
+    def _say(self, outcome: str, text: str = "", op: str = "", site: Site = None) -> None:
+        say(self.owner, outcome, text, op, site, self._number)
+
     def _run_plain(
-        self, prepare: Callable[[], PlainCall], graph: HPUGraph, why: str
-    ) -> tuple[list[torch.Tensor] | None, Written]:
-        generators, state = HostGenerators(), self._now.of_now(self._function)
-        self._now = state
+        self, prepare: Prepare, graph: HPUGraph, arguments: Any, why: str
+    ) -> tuple[Plain | None, list[_Copy]]:
+        if not _checking.acquire(timeout=_PATIENCE_S):
+            self._say("unchecked", "another thread checks a graph")
+            return None, []
         try:
-            call = prepare()
-            with undone_capture(graph, generators, compile=False):
-                results, written = call()
-                changed = {id(t): t for t in (*self._written, *state.written())}
-                return results, [*written, *((t, t.detach().clone()) for t in changed.values())]
-        except torch.OutOfMemoryError:
-            say(self.owner, "unchecked", NO_MEMORY)
-        except Exception as error:
-            refused = isinstance(error, Uncapturable)
-            what = "does now what no graph can hold" if refused else f"raises {type(error).__name__}"
-            say(self.owner, "different", why or f"the plain call {what}: {error}", site=self._site)
+            return self._run_plain_alone(prepare, graph, arguments, why)
         finally:
+            _checking.release()
+
+    def _run_plain_alone(
+        self, prepare: Prepare, graph: HPUGraph, arguments: Any, why: str
+    ) -> tuple[Plain | None, list[_Copy]]:
+        state = given = None
+        if not self._unchecked:
+            self._now = state = self._now.of_now()
+            given = Reached(("arguments", arguments))
+        refused = self._unchecked or (state and state.refused) or (given and given.refused)
+        if refused or state is None or given is None:
+            self._say("unchecked", refused or "")
+            return None, []
+        generators, random = HostGenerators(), _C.default_generator(_C.current_device())
+        seeds = random.get_state()
+        try:
+            call = prepare(graph)
+            with undone_capture(graph, generators, compile=False, patience_s=_PATIENCE_S):
+                plain = run_apart(call)
+                graph.mark_end()
+                written = [*plain.written, *self._changed(state)]
+                return plain, [_Copy(actual, source.detach().clone(), source) for actual, source in written]
+        except torch.OutOfMemoryError:
+            self._say("unchecked", NO_MEMORY)
+        except Outside as error:
+            self._unchecked = str(error)
+            self._say("unchecked", self._unchecked)
+        except Busy:
+            self._say("unchecked", "another thread captures a graph")
+        except Exception as error:
+            refused_now = isinstance(error, Uncapturable)
+            what = "does now what no graph can hold" if refused_now else f"raises {type(error).__name__}"
+            self._say("different", why or f"the plain call {what}: {error}", site=self._site)
+        finally:
+            random.set_state(seeds)
             generators.restore()
+            given.restore()
             state.restore()
         return None, []
 
-    def _compare(self, results: Tensors, written: Written, graph: HPUGraph, why: str) -> None:
-        plain = self.plain or []
-        actual = [*results, *(tensor for tensor, _ in written)]
-        expected = [*plain, *(copy for _, copy in written)]
-        if [_metadata(t) for t in results] != [_metadata(t) for t in plain]:
-            op, site, reason = self._reason(graph, len(written))
-            say(self.owner, "different", f"the plain call returns other tensors; {reason}", op, site)
-            return
-        close = closeness(self._graph)
-        found = [(i, a, b) for i, a, b in _C.unequal(actual, expected) if not close(a, b)]
-        if not found:
-            say(self.owner, "equal")
-            return
-        sources = [*plain, *(tensor for tensor, _ in written)]
-        (_, op, site), i, a, b = min(
-            ((graph.writer_of(sources[i]), i, a, b) for i, a, b in found), key=lambda one: one[0][0]
-        )
-        what = f"result {i}" if i < len(plain) else "a tensor that it changes"
-        first_op, first_site, reason = self._reason(graph, len(written))
-        text = f"{what} differs in {amount(a, b)}: {why or reason}"
-        say(self.owner, "different", text, first_op or op, first_site or site)
+    def _changed(self, state: Reached) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The tensors on hpu that the function reaches and changes, and what has taken their places in the plain call:
+        a gradient may be another tensor in each call."""
+        others = {id(change.was): change.now for change in state.changes() if isinstance(change.was, torch.Tensor)}
+        changed = {id(t): (t, others.get(id(t), t)) for t in (*self._written, *state.written())}
+        return [
+            (t, other)
+            for t, other in changed.values()
+            if isinstance(other, torch.Tensor) and other.device == t.device and _metadata(t) == _metadata(other)
+        ]
 
-    def _reason(self, graph: HPUGraph, copies: int) -> tuple[str, Site, str]:
+    def _compare(
+        self,
+        results: Tensors,
+        plain: Plain,
+        copies: list[_Copy],
+        graph: HPUGraph,
+        why: str,
+        forwards: tuple[HPUGraph, HPUGraph] | None,
+    ) -> None:
+        def find() -> dict[str, Any] | None:
+            return self._graph.difference(graph, [*results], plain.results, forwards)
+
+        if [_metadata(t) for t in results] != [_metadata(t) for t in plain.results]:
+            op, site, reason = self._reason(find())
+            self._say("different", f"the plain call returns other tensors; {reason}", op, site)
+            return
+        other = self._outcome.unlike(plain.outcome) if self._outcome and plain.outcome else None
+        if other is not None:
+            op, site, reason = self._reason(find(), fallback=f"{_DECIDED}{self._first_change()}")
+            place, was, now = other
+            text = f"{place} is {_told(now)} of the plain call and {_told(was)} of a replay: {reason}"
+            self._say("different", text, op, site or self._site)
+            return
+        actual = [*results, *(copy.actual for copy in copies)]
+        sources = [*plain.results, *(copy.source for copy in copies)]
+        unequal = _C.unequal(actual, [*plain.results, *(copy.contents for copy in copies)])
+        difference = find() if unequal else None
+        if difference is None:
+            # The same operators on the same inputs: a recipe may compute with more digits, or in another order.
+            allowed, dtypes = allowance(self._graph), graph.coarsest(sources)
+            all_dtypes = graph.describe()["dtypes"]
+            unequal = [(i, a, b) for i, a, b in unequal if not close(a, b, allowed(dtypes[i] or coarsest(all_dtypes)))]
+        if not unequal:
+            self._say("equal")
+            return
+        (_, op, site), i, a, b = min(
+            ((graph.writer_of(sources[i]), i, a, b) for i, a, b in unequal), key=lambda one: one[0][0]
+        )
+        what = f"result {i}" if i < len(results) else "a tensor that it changes"
+        first_op, first_site, reason = self._reason(difference)
+        text = f"{what} differs in {amount(a, b)}: {why or reason}"
+        self._say("different", text, first_op or op, first_site or site or self._site)
+
+    def _reason(self, found: dict[str, Any] | None, fallback: str = "") -> tuple[str, Site, str]:
         """Where the plain call begins to do something else than the graph, and why."""
-        found = self._graph.difference(graph)
-        changes = [*self._state.changes()]
-        if found and found["cause"] == "more":
-            more = graph.describe()["operators"] - self._graph.describe()["operators"]
-            found = found if more > copies else None
         if not found:
             recipe = self._graph.describe()["recipe"]
             by = "its recipe computes otherwise" if recipe else "something else writes to the memory of the graph"
-            return "", None, f"the plain call has the same operators and inputs, so {by}"
+            by += ", or the function seeds a random generator" if self._graph.describe()["draws"] else ""
+            return "", None, fallback or f"the plain call has the same operators and inputs, so {by}"
         cause = found["cause"]
         found |= {name: found[name].rstrip(".") for name in ("before", "after")}  # of numbers: "2."
         tensors = cause in ("contents", "size", "stride", "dtype")
-        fitting = [c for c in changes if isinstance(c[2] if c[2] is not None else c[1], torch.Tensor) == tensors]
+        changes = [*self._state.changes()]
+        fitting = [c for c in changes if isinstance(c.now if c.now is not None else c.was, torch.Tensor) == tensors]
         if cause == "number":
-            fitting = [c for c in fitting if _text(c[2]) == found["after"]] or fitting
+            fitting = [c for c in fitting if _text(c.now) == found["after"]] or fitting
+        if cause == "host":
+            fitting = [c for c in fitting if c.contents] or fitting
         reason = _CAUSES.get(cause, _OTHER).format(**found)
-        if fitting:
-            name, was, now = fitting[0]
-            what = f"was {was!r} at the capture and is {now!r} now"
-            if tensors:
-                what = "is another tensor now" if name else "has other memory now"
-            reason += f"; {name or 'a tensor'} {what}"
-        return found["op"], found["site"], reason
+        return found["op"], found["site"], reason + (_of_change(fitting[0], tensors) if fitting else "")
+
+    def _first_change(self) -> str:
+        changes = [*self._state.changes()]
+        return _of_change(changes[0], isinstance(changes[0].now, torch.Tensor)) if changes else ""
 
     # Results that are overwritten
 
@@ -316,10 +270,10 @@ class Check:
         """These go to the script, which may hold them until the next call; but not the `others`."""
         own = {*map(id, others)}
         self._given = {i: weakref.ref(tensor) for i, tensor in enumerate(results) if id(tensor) not in own}
-        self._reads = _reads
+        self._reads = _reads()
 
     def _note_held(self, before: list[torch.Tensor] | None, results: Tensors) -> None:
-        if before is None or self._reads != _reads:
+        if before is None or self._reads != _reads():
             return
         for i, reference in self._given.items():
             if reference() is not None and _C.unequal([before[i]], [(self.plain or before)[i]]):
@@ -330,19 +284,18 @@ class Check:
 
 # Results that the script had when a replay overwrote them. If it has them later as well, it may read them.
 _suspects: list[tuple[weakref.ref[torch.Tensor], str, str, str, Site]] = []
-_reads = 0  # of the host
+
+
+def _reads() -> int:
+    """How often the host has read values, or had them copied to it."""
+    counters = _C.counters()
+    return counters["blocking_reads"] + counters["copies_d2h"]
 
 
 @functools.cache
 def _listen() -> None:
-    events.subscribe("blocking_read", _on_read)
+    events.subscribe("blocking_read", lambda _: _look())
     atexit.register(_look)
-
-
-def _on_read(event: events.Event) -> None:
-    global _reads
-    _reads += 1
-    _look()
 
 
 def _look() -> None:
@@ -356,12 +309,12 @@ def _look() -> None:
             say(owner, "overwritten", text, op, site)
 
 
-def check_of(function: Callable[..., Any], graph: HPUGraph, kind: str = "") -> Check | None:
+def check_of(function: Callable[..., Any], graph: HPUGraph, kind: str = "", **known: Any) -> Check | None:
     """The check of a graph that was captured just now, with OPENHPU_CHECK_GRAPHS; otherwise None."""
     if not settings.get("OPENHPU_CHECK_GRAPHS"):
         return None
     _listen()
-    return Check(function, graph, kind)
+    return Check(function, graph, kind, **known)
 
 
 def _metadata(tensor: torch.Tensor) -> tuple[Any, ...]:
@@ -370,4 +323,33 @@ def _metadata(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 def _text(value: Any) -> str:
     """A number as the device writes it."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value) if isinstance(value, int | str | bool) else ""
+
+
+def _told(value: Any) -> str:
+    """A value in words; of one that holds tensors only the type."""
+    if value is ABSENT:
+        return "absent"
+    plain = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+    parts = [*value, *value.values()] if isinstance(value, dict) else value
+    if isinstance(value, plain) or (
+        isinstance(parts, list | tuple | set) and all(isinstance(part, plain) for part in parts)
+    ):
+        text = repr(value)
+        return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}..."
+    return f"a {type(value).__qualname__}"
+
+
+def _of_change(change: Change, tensors: bool) -> str:
+    """What changed since the capture, as the end of a sentence."""
+    if change.contents:
+        what = "holds something else now"
+    elif tensors:
+        what = "is another tensor now" if change.name else "has other memory now"
+    elif change.was is ABSENT:
+        what = f"was not there at the capture and is {_told(change.now)} now"
+    elif change.now is ABSENT:
+        what = f"was {_told(change.was)} at the capture and is gone now"
+    else:
+        what = f"was {_told(change.was)} at the capture and is {_told(change.now)} now"
+    return f"; {change.name or 'a tensor'} {what}"

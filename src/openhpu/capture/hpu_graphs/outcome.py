@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from openhpu.capture.hpu_graphs.parts import Parts
-from openhpu.capture.hpu_graphs.structure import Node, Unsuitable, Walk, overlaps, same, storages_of
+from openhpu.capture.hpu_graphs.structure import Node, Unsuitable, Walk, overlaps, same, storages_of, unlike
 from openhpu.capture.hpu_graphs.undone import Uncapturable
 
 # What an argument, or a part of one, holds after the function: its number in the walk, its rest and its parts.
@@ -97,6 +97,7 @@ class Outcome:
         self.tensors = [t for t, i in zip(self._walk.tensors, self._inputs, strict=True) if i is None]
         changed = {*map(id, Walk(value[1]).tensors)}
         self._left = [id(tensor) in changed for tensor in self._walk.tensors]
+        self._plain = False
         self._copied = False  # the tensors that stay in arguments
 
     def hold(
@@ -122,6 +123,16 @@ class Outcome:
         self._walk = Walk(value[0] if self._plain else value)
         self._copied = again
         return value[0]
+
+    def unlike(self, other: "Outcome") -> tuple[str, Any, Any] | None:
+        """Where the outcome of another call of the function has another value, which is no tensor: its place, the value
+        here and the one there. A result that is another argument counts, too."""
+        if [change[:2] for change in self._changes] != [change[:2] for change in other._changes]:
+            return "what it changes in its arguments", len(self._changes), len(other._changes)
+        mine, its = (each._walk.value if not each._plain else (each._walk.value, []) for each in (self, other))
+        if found := unlike(mine, its, ("its result", "its arguments")):
+            return found
+        return None if self._inputs == other._inputs else ("its result", "one argument", "another one")
 
     def give(self, given: Walk, tensors: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor] | None = None) -> Any:
         """The results of a call with the arguments `given`, which are changed, with `tensors` in them.

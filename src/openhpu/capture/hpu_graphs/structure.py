@@ -291,6 +291,41 @@ def same(node: Node, rest: Any, parts: Parts) -> bool:
     return rest == node.rest and len(parts) == len(node.parts) and all(map(operator.is_, parts, node.parts))
 
 
+def unlike(here: Any, there: Any, names: tuple[str, ...]) -> tuple[str, Any, Any] | None:
+    """The first place where two values differ in more than their tensors, with what is there in both.
+
+    Objects that are compared by identity are alike if their parts are. `names`: of the parts of the values, tuples.
+    """
+    waiting = [(name, a, b) for name, a, b in zip(names, here, there, strict=True)]
+    seen: set[tuple[int, int]] = set()
+    numbers: tuple[dict[int, int], ...] = ({}, {})
+    for place, a, b in waiting:  # grows meanwhile
+        tensors = isinstance(a, torch.Tensor), isinstance(b, torch.Tensor)
+        if any(tensors):
+            same_one = numbers[0].setdefault(id(a), len(numbers[0])) == numbers[1].setdefault(id(b), len(numbers[1]))
+            if not all(tensors) or not same_one:
+                return place, a, b
+            if not (a.__dict__ or b.__dict__):
+                continue
+        if a is b or (id(a), id(b)) in seen:
+            continue
+        seen.add((id(a), id(b)))
+        kind = kind_of(type(a))
+        if type(a) is not type(b):
+            return place, a, b
+        if kind is ATOM or kind is NUMBER or kind is NAMESPACE or not kind.ordered:
+            alike = kind is not NAMESPACE and (repr(a) == repr(b) if kind is NUMBER else a == b)
+            if not alike:
+                return place, a, b
+            continue
+        (rest, parts), (other_rest, other_parts) = ((attributes(t) if all(tensors) else kind.apart(t)) for t in (a, b))
+        if rest != other_rest or len(parts) != len(other_parts):
+            return place, a, b
+        node = Node(a, kind, rest, parts)
+        waiting += [(place + node.name(i), x, y) for i, (x, y) in enumerate(zip(parts, other_parts, strict=True))]
+    return None
+
+
 def walk_call(who: str, function: Any, args: Any, kwargs: Any, **options: Any) -> Walk:
     """The walk through the arguments of `function`, for `who`, which makes graphs."""
     try:

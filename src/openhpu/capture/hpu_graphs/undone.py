@@ -2,6 +2,7 @@
 
 import random
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,11 +10,18 @@ from typing import Any
 
 import torch
 
+from openhpu import _C
 from openhpu.capture.hpu_graphs.capture import HPUGraph
+
+_PAUSE_S = 0.002  # between two attempts to begin
 
 
 class Uncapturable(Exception):
     """A graph cannot hold the function. The text names the operator and its line."""
+
+
+class Busy(Exception):
+    """Another thread captures on the device."""
 
 
 class HostGenerators:
@@ -33,14 +41,18 @@ class HostGenerators:
 
 
 @contextmanager
-def undone_capture(graph: HPUGraph, generators: HostGenerators, compile: bool = True) -> Iterator[None]:
+def undone_capture(
+    graph: HPUGraph, generators: HostGenerators, compile: bool = True, patience_s: float = 0.0
+) -> Iterator[None]:
     """Capture the with block, on the device a dry run.
+
+    Raises Busy where another thread captures, for longer than `patience_s` seconds.
 
     Raises Uncapturable where the block did, and where it met what no graph can hold, whether it handled that error or
     not. Then the device's memory and its random generator are as they were before, and the host's as in `generators`.
     Every other error of the block is raised as it is. Python objects that the block changed stay changed.
     """
-    graph.capture_begin_undone()
+    _begin(graph, time.monotonic() + patience_s)
     try:
         yield
         refusal = graph.refusal()
@@ -55,6 +67,20 @@ def undone_capture(graph: HPUGraph, generators: HostGenerators, compile: bool = 
     graph.abandon(refusal)
     generators.restore()
     raise Uncapturable(refusal)
+
+
+def _begin(graph: HPUGraph, until: float) -> None:
+    while True:
+        try:
+            graph.capture_begin_undone()
+            return
+        except RuntimeError as error:
+            here = _C.is_capturing()  # captures do not nest
+            if here or "a graph capture is already in progress" not in str(error):
+                raise
+            if time.monotonic() >= until:
+                raise Busy(str(error)) from error
+        time.sleep(_PAUSE_S)
 
 
 class OneWarning:

@@ -14,11 +14,11 @@ from openhpu import settings
 from openhpu.capture.hpu_graphs import structure
 from openhpu.capture.hpu_graphs.account import Capturing
 from openhpu.capture.hpu_graphs.capture import HPUGraph
-from openhpu.capture.hpu_graphs.check import Check, PlainCall, Written, check_of
+from openhpu.capture.hpu_graphs.check import Check, Plain, check_of
 from openhpu.capture.hpu_graphs.outcome import Copies, Outcome
 from openhpu.capture.hpu_graphs.parts import Whole
 from openhpu.capture.hpu_graphs.structure import Walk, storages_of
-from openhpu.capture.hpu_graphs.undone import HostGenerators, OneWarning, Uncapturable, undone_capture
+from openhpu.capture.hpu_graphs.undone import Busy, HostGenerators, OneWarning, Uncapturable, undone_capture
 from openhpu.device import steps
 from openhpu.observe import differences, events
 
@@ -107,7 +107,9 @@ class GraphedFunction(Whole):
             try:
                 cached = self.cache[key] = self._capture(given)
                 capturing.done(cached.graph, given=given)
-                cached.check = check_of(self.function, cached.graph)
+                cached.check = check_of(self.function, cached.graph, outcome=cached.outcome)
+            except Busy:  # a later call captures
+                return self.function(*args, **kwargs)
             except Uncapturable as reason:
                 given.restore()
                 self._ungraphed.add(key)
@@ -157,18 +159,20 @@ class GraphedFunction(Whole):
     def _checked(self, cached: CachedParams, given: Walk, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         """The results of a replay that is compared with the plain call."""
 
-        def prepare() -> PlainCall:
+        def prepare(graph: HPUGraph) -> Callable[[], Plain]:
             inputs = self._inputs(given)
 
-            def call() -> tuple[list[torch.Tensor], Written]:
+            def call() -> Plain:
+                graph.mark_user_inputs(inputs.tensors)
                 outcome = Outcome(inputs, self.function(*inputs.value[0], **inputs.value[1]))
-                return outcome.tensors, [(tensors[i], inputs.tensors[i].detach().clone()) for i in inputs.written()]
+                written = [(tensors[i], inputs.tensors[i]) for i in inputs.written()]
+                return Plain(outcome.tensors, written, outcome)
 
             return call
 
         check: Any = cached.check
         with torch.no_grad():
-            results = check.run(prepare, lambda: cached.graph.run(tensors))
+            results = check.run(prepare, lambda: cached.graph.run(tensors), given.value)
         return results if self._new_results else check.give(results, cached.own_storages)
 
     def clear_cache(self) -> None:

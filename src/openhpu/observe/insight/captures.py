@@ -25,13 +25,17 @@ class Captures:
         self._rows: list[Row] = []
         self._more = 0
         self._checked = 0
+        self._graphs: dict[int, bool] = {}  # by number: whether one of its replays was checked
         self._unequal: Counter[tuple[Any, ...]] = Counter()
         self._unchecked: Counter[tuple[Any, ...]] = Counter()
 
     def check(self, event: Row, place: schema.Place) -> None:
         """The event `graph_check`, and the line."""
         key = (event["owner"], event["op"], place["file"], place["line"], event["text"])
-        self._checked += event["outcome"] in ("equal", "different")
+        compared = event["outcome"] in ("equal", "different")
+        self._checked += compared
+        if event["graph"]:
+            self._graphs[event["graph"]] = self._graphs.get(event["graph"], False) or compared
         if event["outcome"] != "equal":
             counts = self._unchecked if event["outcome"] == "unchecked" else self._unequal
             counts[key if key in counts or len(counts) < _KEPT else (*key[:4], "")] += 1
@@ -53,6 +57,7 @@ class Captures:
         """`captures`: a row for each graph. `captures_later`: those after the warm-up. `captures_more`: not kept.
 
         Of checked replays: `graphs_checked` in number, `graph_differences`, and `graphs_unchecked` with the reason.
+        `graphs_compared`: of how many graphs a replay was checked, and of how many one was to be.
         """
         rows: list[Any] = [{**row, "replays": row["replays"].count} for row in self._rows]
         later = [row for row in rows if row["phase"] not in BEFORE]
@@ -61,6 +66,7 @@ class Captures:
             "captures_later": later,
             "captures_more": self._more,
             "graphs_checked": self._checked,
+            "graphs_compared": [sum(self._graphs.values()), len(self._graphs)],
             "graph_differences": _counted(self._unequal),
             "graphs_unchecked": _counted(self._unchecked),
         }

@@ -388,7 +388,9 @@ def checks(document: Document) -> str:
     different = sum(r["count"] for r in document["graph_differences"])
     unchecked = sum(r["count"] for r in document["graphs_unchecked"])
     left = f", {unchecked:,} not checked" if unchecked else ""
-    return f"{plural(document['graphs_checked'], 'replay')}, {different:,} different{left}"
+    done, graphs = document["graphs_compared"]
+    share = f"; {done:,} of {plural(graphs, 'graph')} checked ({done / graphs:.0%})" if graphs else ""
+    return f"{plural(document['graphs_checked'], 'replay')}, {different:,} different{left}{share}"
 
 
 def padding(document: Document) -> list[str]:

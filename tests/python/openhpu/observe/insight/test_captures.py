@@ -98,7 +98,7 @@ def test_checked_graphs_in_a_report(openhpu_run):
     run = openhpu_run(CHECKED, "--json", "--mode", "lazy", "--fail-on=graph-check", OPENHPU_COMPILE="off")
     assert run.code == 3
     assert "failed because of --fail-on: graph-check" in run.err
-    assert "HPU graphs checked: 3 replays, 1 different" in run.err
+    assert "HPU graphs checked: 3 replays, 1 different; 1 of 1 graph checked (100%)" in run.err
     line = "script.py:4: <lambda>: aten::mul.Tensor: result 0 differs in 4 of 4 elements, by up to 1: `other` was 2"
     assert line in run.err
     assert run.err.count("RuntimeWarning: HPU graph") == 1
