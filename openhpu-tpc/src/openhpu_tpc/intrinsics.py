@@ -159,6 +159,12 @@ def intrinsics() -> dict[str, Intrinsic]:
     return found
 
 
+@cache
+def tested() -> frozenset[str]:
+    """The names that a test has called on every lane, with income and predicate (`data/tested.txt`)."""
+    return frozenset((TABLE.parent / "tested.txt").read_text().split())
+
+
 class _Writer:
     """The C++ of one intrinsic."""
 
