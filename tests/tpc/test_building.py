@@ -4,11 +4,11 @@ import subprocess
 
 import pytest
 import torch
+
 from openhpu_tpc import building, glue
 from openhpu_tpc.command import main
 from openhpu_tpc.compiling import Compiled, Options, Source
 from openhpu_tpc.loading import KernelError, Library
-
 from tests.tpc.libraries import built, library
 
 COPY = """void main(tensor in, tensor out)
@@ -51,7 +51,8 @@ extern "C" gcapi::GlueCodeReturn_t GetKernelNames(char** names, unsigned* count,
     *count = device == gcapi::DEVICE_ID_GAUDI ? 1 : 0;
     return gcapi::GLUE_SUCCESS;
 }
-extern "C" gcapi::GlueCodeReturn_t HabanaKernel(gcapi::HabanaKernelParams_t* in, gcapi::HabanaKernelInstantiation_t* out)
+extern "C" gcapi::GlueCodeReturn_t HabanaKernel(
+    gcapi::HabanaKernelParams_t* in, gcapi::HabanaKernelInstantiation_t* out)
 {
     if (in->inputTensorNr != 1) return gcapi::GLUE_INCOMPATIBLE_INPUT_COUNT;
     if (in->inputTensors[0].dataType != gcapi::DATA_F32) return gcapi::GLUE_INCOMPATIBLE_DATA_TYPE;
