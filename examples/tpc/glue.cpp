@@ -50,7 +50,8 @@ void follows(TensorAccessPattern& pattern, unsigned dimension, unsigned space, f
 extern "C" GlueCodeReturn GetKernelGuids(DeviceId, uint32_t* count, GuidInfo* guids) {
   constexpr uint32_t all = sizeof(kKernels) / sizeof(kKernels[0]);
   if (guids != nullptr)
-    for (uint32_t i = 0; i < all && i < *count; i++) strncpy(guids[i].name, kKernels[i].guid, sizeof(guids[i].name) - 1);
+    for (uint32_t i = 0; i < all && i < *count; i++)
+      strncpy(guids[i].name, kKernels[i].guid, sizeof(guids[i].name) - 1);
   *count = all;
   return GLUE_SUCCESS;
 }
@@ -69,7 +70,8 @@ extern "C" GlueCodeReturn InstantiateTpcKernel(HabanaKernelParams* in, HabanaKer
   const bool rows_only = kernel->space == Kernel::kRows;
   const uint64_t rows_of_member = kernel->space == Kernel::kProduct ? kRows : 1;
   if (strcmp(kernel->guid, "row_softmax_f32") == 0 && sizes[0] > kMostSoftmax) return GLUE_INCOMPATIBLE_INPUT_SIZE;
-  if (kernel->space == Kernel::kProduct && in->inputTensors[0].geometry.maxSizes[0] != in->inputTensors[1].geometry.maxSizes[1])
+  if (kernel->space == Kernel::kProduct &&
+      in->inputTensors[0].geometry.maxSizes[0] != in->inputTensors[1].geometry.maxSizes[1])
     return GLUE_INCOMPATIBLE_INPUT_SIZE;
   out->indexSpaceRank = rows_only ? 1 : 2;
   out->indexSpaceGeometry[0] = rows_only ? sizes[1] : parts(sizes[0], kLanes);

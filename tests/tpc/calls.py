@@ -29,7 +29,8 @@ def _wrapper(number: int, it: Intrinsic) -> str:
         predicate = f"bool{writer.predicate_lanes}" if it.form == "vb" else "bool"
         taken += [f"*({predicate}*)p[{at + 2}]", f"*(bool*)p[{at + 3}]"]
     result = writer.whole(family.result)
-    return f'extern "C" __attribute__((visibility("default"))) void call_{number}(void** p) {{ *({result}*)p[0] = {it.name}({", ".join(taken)}); }}\n'
+    called = f"*({result}*)p[0] = {it.name}({', '.join(taken)});"
+    return f'extern "C" __attribute__((visibility("default"))) void call_{number}(void** p) {{ {called} }}\n'
 
 
 def built(chosen: list[Intrinsic]) -> dict[str, "ctypes._FuncPointer"]:
@@ -45,7 +46,8 @@ def built(chosen: list[Intrinsic]) -> dict[str, "ctypes._FuncPointer"]:
 
 
 def _library(chunk: list[Intrinsic]) -> Path:
-    text = '#include "tpc.h"\nthread_local tpc::Engine* tpc::engine;\nvoid tpc::fail(const char*, int) { __builtin_trap(); }\n'
+    text = '#include "tpc.h"\nthread_local tpc::Engine* tpc::engine;\n'
+    text += "void tpc::fail(const char*, int) { __builtin_trap(); }\n"
     text += "".join(intrinsics.definition(it) + _wrapper(number, it) for number, it in enumerate(chunk))
     headers = b"".join(path.read_bytes() for path in sorted((compiling.INCLUDE / "tpc").glob("*.h")))
     folder = BUILT / "calls" / hashlib.sha256(text.encode() + headers).hexdigest()[:20]

@@ -162,12 +162,13 @@ def _shift(left):
 
 
 def _ash(c, a, b):
-    half = 0.5 if c.switches & S["RHU"] else 0
-    exact = a.astype(object) * 1
-    right = [
-        int(x * 2 ** int(n)) if n >= 0 else int((x + (int(half * 2) << (-n - 1) if half else 0)) >> -n)
-        for x, n in zip(exact, map(int, b), strict=True)
-    ]
+    def one(value, by):
+        if by >= 0:
+            return value << by
+        half = 1 << (-by - 1) if c.switches & S["RHU"] else 0
+        return (value + half) >> -by
+
+    right = [one(int(value), int(by)) for value, by in zip(a, b, strict=True)]
     low, high = limits(c.t)
     return np.array([min(max(x, low), high) for x in right], dtype=np.int64)
 
@@ -216,8 +217,7 @@ def _form(c, exponent, sign, mantissa, exponents_are_numbers=False):
 def converted(c, value):
     target = c.u
     if target.real:
-        if not c.t.real or c.t.bits <= 32:
-            return to_format(value.astype(np.float64), target, c.switches)
+        return to_format(value.astype(np.float64), target, c.switches)
     return saturated(whole(value, c.switches).astype(np.int64) if c.t.real else value, target)
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,7 +50,17 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _list(part: str) -> int:
-    names = [each for name, each in sorted(intrinsics.intrinsics().items()) if part in name]
-    for each in names:
-        print(f"{each.name}\t{f'refused: {each.refused}' if each.refused else 'there'}")
-    return 0 if names else 1
+    """Each name with its state, and how many have each."""
+    chosen = [each for name, each in sorted(intrinsics.intrinsics().items()) if part in name]
+    states = [_state(each) for each in chosen]
+    for each, state in zip(chosen, states, strict=True):
+        print(f"{each.name}\t{state}")
+    counted = Counter(state.partition(":")[0] for state in states)
+    print(", ".join(f"{count} {state}" for state, count in sorted(counted.items())))
+    return 0 if chosen else 1
+
+
+def _state(intrinsic: intrinsics.Intrinsic) -> str:
+    if intrinsic.refused:
+        return f"refused: {intrinsic.refused}"
+    return "implemented" if intrinsic.name in intrinsics.tested() else "there, without a test of its own"

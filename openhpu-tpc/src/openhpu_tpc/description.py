@@ -95,7 +95,7 @@ def _expression(path: Path, kernel: dict[str, Any], text: str) -> str:
         return written(ast.parse(text, mode="eval").body)
     except (SyntaxError, ValueError) as error:
         raise BuildError(
-            f"{path}: {kernel['guid']}: {text!r} is no size: {error}. It is made of numbers, + - * /, in0[0] and out0[0]"
+            f"{path}: {kernel['guid']}: {text!r} is no size: {error}. Sizes have numbers, + - * /, in0[0], out0[0]"
         ) from None
 
 

@@ -12,9 +12,9 @@ result      `T` and `U` (the types), `N` and `S` (the unsigned and signed intege
 arguments   as the result; `c8` is a register of 256 bytes, of which a lane uses the lowest
 tail        what follows the arguments: empty for switches, income, predicate and polarity; `a` if the last argument is
             the income; `ip` without switches; `n` if `ndx` is the income; `-` for nothing
-definition  for one lane. A first word changes that: `call` and `load` define the whole value, `into` writes lanes of the
-            income, `each` is in float, `do` returns nothing, `step` has a value and an effect, `no` gives the reason
-            why the family is refused
+definition  for one lane. A first word changes that: `call` and `load` define the whole value, `into` writes lanes of
+            the income, `each` is in float, `do` returns nothing, `step` has a value and an effect, `no` gives the
+            reason why the family is refused
 fast        for whole registers of this machine, where the switches are 0
 """
 
@@ -157,6 +157,12 @@ def intrinsics() -> dict[str, Intrinsic]:
                     lanes = first.lanes if first else 0
                     found.setdefault(full, Intrinsic(full, family, kind, first, second, lanes))
     return found
+
+
+@cache
+def tested() -> frozenset[str]:
+    """The names that a test has called on every lane, with income and predicate (`data/tested.txt`)."""
+    return frozenset((TABLE.parent / "tested.txt").read_text().split())
 
 
 class _Writer:

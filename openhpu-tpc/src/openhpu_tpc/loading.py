@@ -69,7 +69,8 @@ class Library:
         address = self._library.openhpu_tpc_guids(generation, message, ctypes.c_size_t(_MESSAGE_BYTES))
         if not address:
             raise KernelError(message.value.decode())
-        found, names = [], ctypes.cast(address, ctypes.POINTER(ctypes.c_char_p))
+        found: list[str] = []
+        names = ctypes.cast(address, ctypes.POINTER(ctypes.c_char_p))
         while names[len(found)]:
             found.append(names[len(found)].decode())
         return found

@@ -1,8 +1,8 @@
 """From TPC-C to C++: what C++ has not is written in another way; lines keep their numbers.
 
-`?:` becomes a function, which also takes vectors of predicates. Initialisers with designators become functions that set
-what they name. Names that are keywords of C++ get a `_`. `main` is renamed. Variables of `__local__` memory are of their
-thread. Pragmas of the vendor's compiler go, and unknown ones are reported.
+`?:` becomes a function, which also takes vectors of predicates. Initialisers with designators become functions that
+set what they name. Names that are keywords of C++ get a `_`. `main` is renamed. Variables of `__local__` memory are of
+their thread. Pragmas of the vendor's compiler go, and unknown ones are reported.
 """
 
 import re
@@ -251,7 +251,7 @@ def _starts_declaration(before: list[Part]) -> bool:
     for part in reversed(before):
         if is_blank(part):
             continue
-        if part.kind == "word" and part.text in ("static", "extern"):
+        if isinstance(part, Token) and part.text in ("static", "extern"):
             part.text = ""
             continue
         return part.text == ";" or (isinstance(part, Group) and part.opening == "{")

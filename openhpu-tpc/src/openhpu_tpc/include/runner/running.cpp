@@ -108,7 +108,10 @@ struct Run {
   }
   void note(const Engine& engine) {
     if (failed.exchange(true)) return;
-    const std::string place = engine.address ? place_of_address(engine.address) : "";
+    std::string place = engine.address ? place_of_address(engine.address) : "";
+    // Some entries of the line table name the C++ that the kernel became; its lines are the source's.
+    const size_t written = place.rfind(".cpp:");
+    if (written != std::string::npos) place = kernel.source + place.substr(written + 4);
     std::string text =
         "the kernel " + std::string(kernel.name) + " (" + kernel.source + ") was ended: " + engine.message;
     if (!place.empty()) text += ", at " + place;
