@@ -18,7 +18,7 @@ from commands import ROOT, child
 
 BEGIN, END = "<!-- served: written by `python -m ecosystem.vllm.served --page` -->", "<!-- end of served -->"
 _INPUT, _OUTPUT = 512, 256
-_S = 280.0  # for a row
+_S = 900.0  # for a row; an idle machine needs half a minute
 LLAMA: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",

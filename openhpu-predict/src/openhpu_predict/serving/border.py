@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path, tree_map
 
 import openhpu_predict
@@ -61,7 +63,7 @@ class Border:
 
         def get_model(vllm_config: Any, **arguments: Any) -> Any:
             vllm_config.load_config.load_format = "dummy"
-            with openhpu_predict.fake():
+            with openhpu_predict.fake(), _Ones():
                 model = original(vllm_config=vllm_config, **arguments)
             self.weights = _bytes([*model.parameters(), *model.buffers()])
             model.to = lambda *_args, **_kwargs: model  # PyTorch cannot move fake tensors, and they are on hpu
@@ -399,6 +401,15 @@ class Border:
             yield
         finally:
             self._recorder = self._repeats = None
+
+
+class _Ones(TorchDispatchMode):
+    """Where loading reads a number of a weight, as of a scale, it is 1: fake tensors have none."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default and isinstance(args[0], FakeTensor):
+            return 1.0 if args[0].is_floating_point() else args[0].dtype is torch.bool or 1
+        return func(*args, **(kwargs or {}))
 
 
 def _like(one: Any) -> Any:
