@@ -1,4 +1,4 @@
-"""`torch._add_relu` of 16 bits, which the CPU's kernel lacks: relu(self + other * alpha), rounded after each step.
+"""`torch._add_relu` of 16 bits, which the CPU's kernel lacks: relu(self + other * alpha), with each step rounded.
 
 So it gives what the operators give one by one. Casts are written out, because a recipe rounds where there is one.
 """

@@ -87,6 +87,7 @@ def empty(command: str, complete: bool = True) -> Document:
         "captures_later": [],
         "captures_more": 0,
         "graphs_checked": 0,
+        "graphs_compared": [0, 0],
         "graph_differences": [],
         "graphs_unchecked": [],
         "recipes": [],

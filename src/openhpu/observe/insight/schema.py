@@ -154,6 +154,7 @@ class CapturedGraphs(TypedDict):
     captures_later: list[Capture]  # those after the warm-up
     captures_more: int  # that have no row
     graphs_checked: int
+    graphs_compared: list[int]  # of how many graphs a replay was checked, and of how many one was to be
     graph_differences: list[Check]
     graphs_unchecked: list[Check]
 
