@@ -40,7 +40,7 @@ def torch_folder() -> str:
 def copy_built(built: pathlib.Path, output: pathlib.Path) -> None:
     """What was built: for each PyTorch the core for this Python and the interface of recipes; `_machine`."""
     suffix = os.environ.get("SETUPTOOLS_EXT_SUFFIX") or sysconfig.get_config_var("EXT_SUFFIX")
-    for name in (f"cores/*/_C{suffix}", "cores/*/interface.o", f"_machine{suffix}"):
+    for name in (f"cores/*/_C{suffix}", "cores/*/interface.o", f"_machine{suffix}", "cores/*/lib*.so"):
         for path in built.glob(name):
             target = output / path.relative_to(built)
             target.parent.mkdir(parents=True, exist_ok=True)

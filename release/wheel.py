@@ -79,7 +79,7 @@ def _compile(version: str, torch: Path, folder: Path, budget: Budget, **more: st
 
 def forget(cores: Path, suffix: str) -> None:
     """Remove the cores of other PyTorches, which are not to be in the wheel."""
-    for name in (f"_C{suffix}", "interface.o"):
+    for name in (f"_C{suffix}", "interface.o", "lib*.so"):
         for path in cores.glob(f"*/{name}"):
             path.unlink()
 

@@ -12,6 +12,7 @@
 #include "record/GraphSights.h"
 #include "record/Lazy.h"
 #include "run/Eager.h"
+#include "run/UserKernel.h"
 #include "torch/HPUDevice.h"
 
 namespace openhpu {
@@ -168,8 +169,9 @@ class Describe {
       }
     }
     const auto& kernel = *call.kernel;
+    const bool renamed = kernel.traits().seeded || is_user_kernel(kernel);
     py::dict out(
-        "op"_a = kernel.traits().seeded ? c10::toString(kernel.schema().operator_name()) : kernel.name(),
+        "op"_a = renamed ? c10::toString(kernel.schema().operator_name()) : kernel.name(),
         "args"_a = args, "outputs"_a = outputs, "site"_a = node.site);
     if (call.widening) out["widened"] = py::make_tuple(call.widening.from, call.widening.to);
     if (node.site && !sites_.contains(py::int_(node.site))) sites_[py::int_(node.site)] = line_of(node.site);

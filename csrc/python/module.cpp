@@ -38,6 +38,9 @@
 #include "torch/Kineto.h"
 
 namespace openhpu {
+
+void bind_custom(py::module& m);  // user operators and their kernels
+
 namespace {
 
 thread_local uint64_t waiting_since = 0;
@@ -336,5 +339,6 @@ PYBIND11_MODULE(_C, m) {
   openhpu::bind_capture(m);
   openhpu::bind_distributed(m);
   openhpu::bind_migration(m);
+  openhpu::bind_custom(m);
   openhpu::register_script_graphs();
 }

@@ -10,6 +10,7 @@
 #include "observe/events.h"
 #include "run/KernelThreads.h"
 #include "run/Products.h"
+#include "run/UserKernel.h"
 #include "run/Tensors.h"
 
 namespace openhpu {
@@ -37,6 +38,27 @@ bool product(
       *tensor_handle_to_tensor_pointer(a), *tensor_handle_to_tensor_pointer(b), beta, alpha);
 }
 
+// The first error of a user's kernel in the recipe that this thread runs.
+thread_local std::exception_ptr t_user_error;
+
+// What a recipe calls for a user's kernel. Its code could not say what was thrown, so it goes on, with zeros.
+void user_kernel(
+    const char* op, void** known, const AtenTensorHandle* inputs, size_t input_count,
+    const AtenTensorHandle* outputs, size_t output_count, const int64_t* words, size_t params) {
+  using torch::aot_inductor::tensor_handle_to_tensor_pointer;
+  c10::SmallVector<at::Tensor, 6> in, out;
+  for (size_t i = 0; i < input_count; ++i)
+    in.push_back(inputs[i] ? *tensor_handle_to_tensor_pointer(inputs[i]) : at::Tensor());
+  for (size_t i = 0; i < output_count; ++i) out.push_back(*tensor_handle_to_tensor_pointer(outputs[i]));
+  try {
+    run_user_kernel_of_recipe(op, known, in, out, words, params);
+  } catch (...) {
+    if (!t_user_error) t_user_error = std::current_exception();
+    for (const auto& t : out)
+      if (t.nbytes() > 0) std::memset(t.mutable_data_ptr(), 0, t.nbytes());
+  }
+}
+
 }  // namespace
 
 RecipeLibrary::RecipeLibrary(
@@ -48,6 +70,8 @@ RecipeLibrary::RecipeLibrary(
   if (void* library = dlopen(manifest_.library.c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
     mark_kernel_ = static_cast<MarkKernel*>(dlsym(library, "openhpu_mark_kernel"));
     if (void* pointer = dlsym(library, "openhpu_product")) *static_cast<decltype(&product)*>(pointer) = &product;
+    if (void* pointer = dlsym(library, "openhpu_user_kernel"))
+      *static_cast<decltype(&user_kernel)*>(pointer) = &user_kernel;
     dlclose(library);  // the model holds it
   }
   g_loaded.fetch_add(1);
@@ -177,6 +201,7 @@ void Recipe::run(device::Device& device, const std::vector<SlotMemory>& slots, c
         manifest.overflowing[k].op, manifest.overflowing[k].site,
         *results[outputs_.size() + manifest.counted.size() + k].const_data_ptr<int64_t>());
   count(Counter::ExternalKernels, manifest.external_kernels);
+  if (C10_UNLIKELY(t_user_error != nullptr)) std::rethrow_exception(std::exchange(t_user_error, nullptr));
 }
 
 }  // namespace openhpu

@@ -1,5 +1,7 @@
 #include "run/Operator.h"
 
+#include "run/UserKernel.h"
+
 namespace openhpu {
 namespace {
 
@@ -41,6 +43,7 @@ c10::OperatorHandle whose_kernel(const c10::OperatorHandle& op) {
 
 OwnCall own_call_of(const std::string& name) {
   if (const auto product = product_call_of(name)) return product;
+  if (name == UserCall::kName) return &call_user_kernel;
   return name.substr(0, name.find('.')) == "aten::sum" ? &sum_in_blocks : indexed_call_of(name);
 }
 

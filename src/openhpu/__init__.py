@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from openhpu.compiler.client.client import recipes, recompilations, wait_for_recipes
+    from openhpu.interface.custom_ops import custom_kernel
     from openhpu.observe.events import counters, phase, reset_counters
     from openhpu.testing.expect import expect
 
@@ -15,6 +16,7 @@ __version__ = "0.2.0"
 __all__ = [
     "__version__",
     "counters",
+    "custom_kernel",
     "expect",
     "phase",
     "recipes",
@@ -28,6 +30,7 @@ _MODULES = ("dynamo", "events", "hpex", "hpu")
 _FROM = {
     **dict.fromkeys(("counters", "phase", "reset_counters"), "observe.events"),
     **dict.fromkeys(("recipes", "recompilations", "wait_for_recipes"), "compiler.client.client"),
+    "custom_kernel": "interface.custom_ops",
     "expect": "testing.expect",
 }
 

@@ -29,9 +29,14 @@ def built() -> list[str]:
     return sorted(found, key=lambda name: [int(part) for part in name.split(".")])
 
 
+def libraries(torch_version: str) -> Path:
+    """The folder of the core for this PyTorch, with the libraries that users' operators are linked with."""
+    return CORES / release(torch_version)
+
+
 def core(torch_version: str) -> ModuleType:
     """The module `openhpu._C` for this PyTorch, loaded once. ModuleNotFoundError where there is none."""
-    folder = str(CORES / release(torch_version))
+    folder = str(libraries(torch_version))
     if folder not in openhpu.__path__:
         openhpu.__path__.insert(0, folder)
     return importlib.import_module("openhpu._C")

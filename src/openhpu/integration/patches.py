@@ -56,7 +56,7 @@ from openhpu.device import mode
 from openhpu.device.arguments import _get_device_index
 from openhpu.integration import checkpoints, deepspeed, fused_optimizers, shared_tensors
 from openhpu.integration.late_imports import after_import
-from openhpu.interface import autocast_lists, hpu
+from openhpu.interface import autocast_lists, custom_ops, hpu
 from openhpu.interface.gaudi_ops import namespace
 from openhpu.observe.profiler import debug_activities, tables
 
@@ -221,6 +221,12 @@ def _foreach() -> None:
 
     module: Any = importlib.import_module("torch.optim.optimizer")
     module._get_foreach_kernels_supported_devices = _foreach_utils._get_foreach_kernels_supported_devices
+
+
+@_patch(torch._ops._Ops, "load_library")
+def _load_library(original: Any, self: Any, path: Any) -> None:
+    """An initialiser of a library cannot raise what is wrong with a user operator that it registers."""
+    custom_ops.load_library(original, self, path)
 
 
 @_patch(torch._utils, "_get_available_device_type")

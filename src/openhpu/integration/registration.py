@@ -19,6 +19,9 @@ _LATE = (
     "PT_HPU_AUTOLOAD unset, so that `import torch` loads the device."
 )
 
+# Users' operators are linked with one of these, and find it by its name once it is loaded.
+_LINKED = ("libhabana_pytorch_plugin.so", "libhabana_pytorch2_plugin.so")
+
 _MISSING = "its compiled core, openhpu._C, is missing; build it with `make build` or `pip install .`"
 
 
@@ -99,6 +102,8 @@ def _load(torch: ModuleType) -> None:
     core = _load_core(torch.__version__, str(Path(str(torch.__file__)).parent))
     if core.registration_is_late():
         raise RuntimeError(_LATE)
+    for library in _LINKED:
+        core.connect_plugin(str(compat.libraries(torch.__version__) / library))
     core.become_accelerator()
     try:
         _add_to(torch)
@@ -178,10 +183,10 @@ def _prepare_operators() -> None:
     _warn_of_late_migration()
     from openhpu.integration import add_relu, fallback, histogram
     from openhpu.integration.distributed import sync_batch_norm
-    from openhpu.interface import autocast_lists
+    from openhpu.interface import autocast_lists, custom_ops
     from openhpu.interface.gaudi_ops import affine
 
-    for module in (autocast_lists, fallback, sync_batch_norm, histogram, add_relu, affine):
+    for module in (autocast_lists, fallback, sync_batch_norm, histogram, add_relu, affine, custom_ops):
         module.install()
 
 

@@ -9,7 +9,19 @@ from commands import ROOT
 
 CSRC = ROOT / "csrc"
 # From the bottom up.
-LAYERS = ("device", "observe", "torch", "run", "recipes", "record", "call", "kernels", "distributed", "python")
+LAYERS = (
+    "plugin",
+    "device",
+    "observe",
+    "torch",
+    "run",
+    "recipes",
+    "record",
+    "call",
+    "kernels",
+    "distributed",
+    "python",
+)
 LEVEL = {folder: level for level, folder in enumerate(LAYERS)}
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from openhpu.compiler.inductor import user_kernels
 from openhpu.compiler.program import out_of_range, stored  # noqa: F401  # they define the operators
 
 
@@ -15,6 +16,8 @@ def register_lowerings() -> None:
     from torch._inductor import ir
     from torch._inductor.lowering import clone, full_like, register_lowering as register, where
     from torch._inductor.virtualized import V, ops
+
+    user_kernels.register_lowering()
 
     @register(torch.ops.openhpu_compiler.existing.default, type_promotion_kind=None)
     def existing(index: Any, missing: Any) -> Any:

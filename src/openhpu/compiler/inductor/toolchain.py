@@ -30,7 +30,7 @@ import torch
 from openhpu import _machine, settings
 from openhpu.compiler.client.disk_cache import own_folder, temporary_folder
 from openhpu.compiler.client.identity import cxx, cxx_options, torch_build, vector_isa
-from openhpu.compiler.inductor import kernel_marks, products
+from openhpu.compiler.inductor import kernel_marks, products, user_kernels
 from openhpu.settings import folders
 
 _headers: dict[str, Callable[[], None]] = {}  # to precompile, by path
@@ -228,6 +228,7 @@ def _declare_interface(wrapper: Any) -> None:
     wrapper.header.splice("#include <torch/csrc/inductor/aoti_runtime/model_container.h>\n")
     wrapper.header.splice(kernel_marks.DECLARATION)
     wrapper.header.splice(products.DECLARATION)
+    wrapper.header.splice(user_kernels.DECLARATION)
 
 
 def _tidy(headers: Path) -> None:

@@ -107,6 +107,11 @@ _MEMORY_FORMATS = ("contiguous_format", "preserve_format", "channels_last", "cha
 _ENUMERATIONS = {"ScalarType": _DTYPES, "Layout": _LAYOUTS, "MemoryFormat": _MEMORY_FORMATS}
 
 
+def dtype_of(number: int) -> torch.dtype:
+    """The dtype with this number of c10's enumeration."""
+    return getattr(torch, _DTYPES[number])  # type: ignore[no-any-return]
+
+
 def constant(value: Any, schema_type: Any) -> Any:
     """A constant as the operator takes it: enumerators by their schema's type, the graph's device as the CPU."""
     if isinstance(value, torch.device):

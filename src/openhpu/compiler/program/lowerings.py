@@ -4,9 +4,16 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from openhpu.compiler.program import description as graph, fused_steps, out_of_range, seeded, small_integers
+from openhpu.compiler.program import (
+    description as graph,
+    fused_steps,
+    out_of_range,
+    seeded,
+    small_integers,
+    user_kernels,
+)
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {**fused_steps.FUNCTIONS, **seeded.FUNCTIONS}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {**fused_steps.FUNCTIONS, **seeded.FUNCTIONS, **user_kernels.FUNCTIONS}
 
 
 def lowering(op: str, description: graph.Description) -> Callable[..., Any] | None:

@@ -1,0 +1,327 @@
+#include "call/UserOperator.h"
+
+#include <ATen/native/Resize.h>
+#include <ATen/ops/_to_copy.h>
+#include <torch/library.h>
+
+#include "call/OpCall.h"
+#include "record/Capture.h"
+#include "record/Lazy.h"
+
+namespace openhpu {
+namespace {
+
+using habana::custom_op::Registration;
+
+struct Operators {
+  std::mutex mutex;
+  std::unordered_map<std::string, std::unique_ptr<UserOperator>> by_key;
+  std::unordered_map<std::string, std::string> wrong;  // by key
+  std::vector<std::string> errors;                     // that nobody was told of
+};
+
+Operators& operators() {
+  static auto* all = new Operators();
+  return *all;
+}
+
+std::string key_of(const std::string& schema, bool legacy) { return legacy ? schema + " (hpu_custom_op.h)" : schema; }
+
+c10::OperatorHandle user_kernel_handle() { return c10::Dispatcher::singleton().findSchemaOrThrow(UserCall::kName, ""); }
+
+// "custom_op::scale.out" in two.
+c10::OperatorName name_of(const std::string& schema) {
+  const size_t dot = schema.find('.', schema.rfind(':') == std::string::npos ? 0 : schema.rfind(':'));
+  return dot == std::string::npos ? c10::OperatorName(schema, "")
+                                  : c10::OperatorName(schema.substr(0, dot), schema.substr(dot + 1));
+}
+
+void add(Registration registration, const char* torch) noexcept {
+  auto& all = operators();
+  const auto key = key_of(registration.schema, registration.legacy);
+  const std::string of_core = habana::custom_op::detail::kTorch;
+  std::lock_guard lock(all.mutex);
+  std::string error;
+  if (torch != of_core)
+    error = c10::str(
+        registration.schema, ": its library was built for PyTorch ", torch, ", and this is PyTorch ", of_core,
+        ": build it again in this environment");
+  else if (!registration.error.empty())
+    error = registration.schema + ": " + registration.error;
+  else if (!registration.output_meta)
+    error = registration.schema + ": it was registered without a callback that gives dtype and sizes of its results";
+  else if (const auto known = all.by_key.find(key); known != all.by_key.end())
+    error = c10::str(
+        registration.schema, " was registered twice, for the guids '", known->second->registration().guid, "' and '",
+        registration.guid, "': load only one of the libraries that register it");
+  if (error.empty()) {
+    all.by_key[key] = std::make_unique<UserOperator>(std::move(registration));
+  } else {
+    all.wrong[key] = error;
+    all.errors.push_back(error);
+  }
+}
+
+const void* find(const std::string& schema, bool legacy) {
+  auto& all = operators();
+  std::lock_guard lock(all.mutex);
+  const auto key = key_of(schema, legacy);
+  if (const auto wrong = all.wrong.find(key); wrong != all.wrong.end()) TORCH_CHECK(false, wrong->second);
+  const auto found = all.by_key.find(key);
+  if (found != all.by_key.end()) return found->second->descriptor();
+  const char* how = legacy ? "REGISTER_CUSTOM_OP_ATTRIBUTES of hpu_custom_op.h"
+                           : "habana::custom_op::registerUserCustomOp of hpu_custom_op_pt2.h";
+  const char* other =
+      legacy ? "UserCustomOpDescriptor of hpu_custom_op_pt2.h" : "HabanaCustomOpDescriptor of hpu_custom_op.h";
+  TORCH_CHECK(
+      false, "no user operator ", schema, " is registered: register it with ", how, " before it is called",
+      all.by_key.contains(key_of(schema, !legacy)) ? c10::str("; it is registered for ", other) : std::string());
+}
+
+std::vector<at::Tensor> execute(const void* op, const std::vector<c10::IValue>& inputs) {
+  return const_cast<UserOperator*>(static_cast<const UserOperator*>(op))->execute(inputs);
+}
+
+// What a callback of the user throws, with the operator's name.
+template <class Call>
+auto of_callback(const UserOp& op, const char* what, Call&& call) {
+  try {
+    return call();
+  } catch (const c10::Error& error) {
+    TORCH_CHECK(false, op.schema, ": its callback for ", what, " failed: ", error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    TORCH_CHECK(false, op.schema, ": its callback for ", what, " failed: ", error.what());
+  }
+}
+
+// `openhpu::user_kernel`, which errors, traces and reports know by the name of the user's schema. A Gaudi runs it.
+struct Named : Operator {
+  static void call(OpKernel& kernel, const std::string& schema) {
+    kernel.*& Named::name_ = schema;
+    (kernel.*&Named::traits_).native = true;
+  }
+};
+
+// What the host knows of the results. Throws if the kernel refuses such a call.
+std::shared_ptr<const ShapeEntry> describe_call(
+    UserOp& op, const OpKernel& kernel, const c10::IValue* args, int device) {
+  const UserCall call(args);
+  check_user_kernel(op, call, device);
+  auto entry = new_entry();
+  entry->call = std::make_unique<CallTemplate>(openhpu::describe_call(kernel, args));
+  // Operands in order of appearance, which begin with the inputs.
+  const auto inputs =
+      static_cast<size_t>(std::ranges::count_if(call.inputs, [](const at::Tensor& t) { return t.defined(); }));
+  for (const auto& result : call.results) {
+    auto& output = entry->outputs.emplace_back();
+    if (result.written >= 0) {
+      output.kind = OutputSpec::Kind::Argument;
+      output.index = static_cast<uint32_t>(inputs + result.written);
+      continue;
+    }
+    output.index = static_cast<uint32_t>(entry->storages.size());
+    output.dtype = c10::scalarTypeToTypeMeta(result.dtype);
+    output.sizes.assign(result.sizes.begin(), result.sizes.end());
+    output.strides.assign(result.sizes.size(), 1);
+    for (size_t d = result.sizes.size(); d-- > 1;)
+      output.strides[d - 1] = output.strides[d] * std::max<int64_t>(result.sizes[d], 1);
+    const auto nbytes = static_cast<size_t>(c10::multiply_integers(result.sizes)) * output.dtype.itemsize();
+    entry->storages.push_back({nbytes, output.index});
+    entry->call->largest = std::max(entry->call->largest, nbytes);
+  }
+  entry->returns.push_back(static_cast<int32_t>(entry->outputs.size()));
+  return entry;
+}
+
+TORCH_LIBRARY_FRAGMENT(openhpu, m) {
+  m.def(
+      "user_kernel(str op, Tensor?[] inputs, Tensor(a!)[] written, int[] sizes, int[] layout, Scalar[] words) -> "
+      "Tensor[]");
+}
+
+}  // namespace
+
+UserOperator::UserOperator(Registration registration)
+    : registration_(std::move(registration)),
+      op_{key_of(registration_.schema, registration_.legacy), registration_.schema, registration_.guid},
+      kernel_(user_kernel_handle()),
+      key_(op_.key) {
+  Named::call(kernel_, op_.schema);
+  add_user_op(op_);
+}
+
+const c10::FunctionSchema& UserOperator::schema() {
+  std::call_once(defined_, [&] {
+    handle_ = c10::Dispatcher::singleton().findSchema(name_of(op_.schema));
+    const auto name = op_.schema.substr(op_.schema.find("::") == std::string::npos ? 0 : op_.schema.find("::") + 2);
+    TORCH_CHECK(
+        handle_, op_.schema,
+        " was registered as a user operator, but no schema of this name is defined: define it, "
+        "TORCH_LIBRARY(",
+        op_.schema.substr(0, op_.schema.find("::")), ", m) { m.def(\"", name, "(Tensor self) -> Tensor\"); }");
+    const auto& arguments = handle_->schema().arguments();
+    for (const auto& returned : handle_->schema().returns()) {
+      int64_t alias = -1;
+      if (const auto* info = returned.alias_info(); info && info->isWrite())
+        for (size_t k = 0; k < arguments.size(); ++k)
+          if (arguments[k].alias_info() && *arguments[k].alias_info() == *info) alias = static_cast<int64_t>(k);
+      aliases_.push_back(alias);
+    }
+    for (const auto& argument : arguments) writes_only_.push_back(argument.is_out());
+  });
+  return handle_->schema();
+}
+
+int64_t UserOperator::aliased(size_t i, size_t input_count) const {
+  const bool in_order = input_count == writes_only_.size();  // `execute` got what the schema takes
+  return in_order && i < aliases_.size() ? aliases_[i] : -1;
+}
+
+habana::PartialOutputMetaDataVector UserOperator::metadata(const std::vector<c10::IValue>& inputs) const {
+  auto metadata = of_callback(op_, "dtype and sizes of its results", [&] { return registration_.output_meta(inputs); });
+  for (size_t i = 0; i < metadata.size(); ++i) {
+    for (const auto size : metadata[i].shape)
+      TORCH_CHECK(
+          size >= 0, op_.schema, ": its callback gives result ", i, " the sizes ", c10::IntArrayRef(metadata[i].shape),
+          "; sizes are 0 or more");
+    const auto dtype = metadata[i].dtype;
+    TORCH_CHECK(
+        dtype >= c10::ScalarType::Byte && dtype < c10::ScalarType::Undefined && !c10::isQIntType(dtype), op_.schema,
+        ": its callback gives result ", i, " the dtype ", static_cast<int>(dtype), ", which no tensor on hpu has");
+  }
+  return metadata;
+}
+
+std::vector<at::Tensor> UserOperator::execute(const std::vector<c10::IValue>& inputs) {
+  calls_.fetch_add(1, std::memory_order_relaxed);
+  const auto& schema = this->schema();
+  kernel_of(op_);
+  const auto metadata = this->metadata(inputs);
+  std::shared_ptr<void> params;
+  size_t params_size = 0;
+  if (registration_.fill_params)
+    params = of_callback(op_, "params", [&] { return registration_.fill_params(inputs, params_size); });
+  TORCH_CHECK(
+      params || params_size == 0, op_.schema, ": its callback for params returned none, but says that they have ",
+      params_size, " bytes");
+
+  c10::Device device(c10::kHPU, current_device());
+  c10::List<std::optional<at::Tensor>> tensors;
+  const auto add_tensor = [&](const c10::IValue& value) {
+    if (value.isNone()) {
+      tensors.push_back(std::nullopt);
+      return;
+    }
+    auto t = value.toTensor();
+    if (!t.defined()) {
+      tensors.push_back(std::nullopt);
+      return;
+    }
+    // A number, or in lazy mode any operand: moved, as on a Gaudi.
+    if (t.is_cpu() && (t.dim() == 0 || lazy_mode())) t = at::_to_copy(t, t.options().device(device));
+    tensors.push_back(std::move(t));
+  };
+  for (const auto& input : inputs)
+    if (input.isTensor() && input.toTensor().defined() && input.toTensor().device().type() == c10::kHPU) {
+      device = input.toTensor().device();
+      break;
+    }
+  const auto is_operand = [&](size_t i) {
+    const auto& value = inputs[i];
+    if (registration_.legacy) return std::ranges::find(registration_.tensors, i) != registration_.tensors.end();
+    if (i < writes_only_.size() && inputs.size() == writes_only_.size() && writes_only_[i]) return false;
+    if (value.isTensor() || value.isTensorList() || value.isOptionalTensorList()) return true;
+    // An optional tensor that was not given keeps its place.
+    if (!value.isNone() || inputs.size() != schema.arguments().size()) return false;
+    const auto type = schema.arguments()[i].real_type();
+    return type->kind() == c10::TypeKind::OptionalType &&
+           type->expectRef<c10::OptionalType>().getElementType()->kind() == c10::TypeKind::TensorType;
+  };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!is_operand(i)) continue;
+    const auto& value = inputs[i];
+    if (value.isTensor() || value.isNone()) {
+      add_tensor(value);
+    } else {
+      TORCH_CHECK(
+          value.isList(), op_.schema, ": input ", i, " is described as a tensor, but it is of type ", value.tagKind());
+      for (const auto& element : value.toListRef()) add_tensor(element);
+    }
+  }
+
+  c10::List<at::Tensor> written;
+  c10::List<int64_t> sizes, layout;
+  layout.push_back(static_cast<int64_t>(params_size));
+  for (size_t i = 0; i < metadata.size(); ++i) {
+    const auto& result = metadata[i];
+    int64_t place = -1;
+    if (const auto argument = aliased(i, inputs.size()); argument >= 0 && inputs[argument].isTensor()) {
+      const auto target = inputs[argument].toTensor();
+      const c10::IntArrayRef wanted(result.shape);
+      if (writes_only_[argument] && target.sizes() != wanted) at::native::resize_output(target, wanted);
+      TORCH_CHECK(
+          target.sizes() == wanted && target.scalar_type() == result.dtype, op_.schema, ": result ", i,
+          " is its argument `", schema.arguments()[argument].name(), "`, ", target.scalar_type(), " ", target.sizes(),
+          ", but its callback gives it ", result.dtype, " ", wanted);
+      place = static_cast<int64_t>(written.size());
+      written.push_back(target);
+    }
+    layout.push_back(static_cast<int64_t>(result.dtype));
+    layout.push_back(static_cast<int64_t>(result.shape.size()));
+    layout.push_back(place);
+    for (const auto size : result.shape) sizes.push_back(size);
+  }
+  c10::impl::GenericList words{c10::NumberType::get()};
+  for (size_t at = 0; at < params_size; at += sizeof(int64_t)) {
+    int64_t word = 0;
+    std::memcpy(&word, static_cast<const char*>(params.get()) + at, std::min(sizeof(word), params_size - at));
+    words.push_back(word);
+  }
+
+  std::array<c10::IValue, UserCall::kArgs> args{
+      key_, std::move(tensors), std::move(written), std::move(sizes), std::move(layout), std::move(words)};
+  c10::Stack results;
+  OpCall call(kernel_, args.data(), &results, 0);
+  TORCH_CHECK(call.inspect(), op_.schema, ": an operand is not on ", device);
+  const uint64_t hash = call.signature.hash();
+  auto entry = cache_.find(call.signature, hash);
+  if (C10_UNLIKELY(!entry)) {
+    entry = describe_call(op_, kernel_, args.data(), call.device_index());
+    cache_.insert(call.signature, hash, entry);
+  }
+  auto* capture = current_capture(call.device_index());
+  if (!((lazy_mode() || capture) && call.record(entry))) {
+    if (C10_UNLIKELY(capture != nullptr)) refuse_in_capture(op_.schema, kUnknownCallRemedy);
+    count(Counter::OpsSubmitted);
+    call.submit(std::move(entry));
+  }
+  return results[0].toTensorVector();
+}
+
+const Connection& user_operators() {
+  static const Connection connection{
+      .add_operator = &add,
+      .find_operator = &find,
+      .execute = &execute,
+      .add_kernel = &add_user_kernel,
+      .note_kernel = &note_user_kernel,
+      .set_runner = &set_library_runner,
+  };
+  return connection;
+}
+
+std::vector<const UserOperator*> all_user_operators() {
+  auto& all = operators();
+  std::lock_guard lock(all.mutex);
+  std::vector<const UserOperator*> found;
+  for (const auto& [key, op] : all.by_key) found.push_back(op.get());
+  return found;
+}
+
+std::vector<std::string> take_registration_errors() {
+  auto& all = operators();
+  std::lock_guard lock(all.mutex);
+  return std::exchange(all.errors, {});
+}
+
+}  // namespace openhpu

@@ -1,0 +1,104 @@
+"""Kernels of users' operators in Python, and the libraries of GC_KERNEL_PATH. docs/custom-ops.md is their page.
+
+The C++ half is csrc/call/UserOperator and csrc/run/UserKernel.
+"""
+
+import importlib.metadata
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from openhpu import _C, settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Distributions that run the kernels of such libraries name a function without arguments here. It calls
+# `set_library_runner`.
+RUNNERS = "openhpu.kernel_runners"
+
+
+def custom_kernel(guid: str) -> Callable[[F], F]:
+    """Decorator: the function is the kernel of user operators with this guid.
+
+    It is called with the operator's tensors, in the order of its inputs: contiguous CPU tensors, and None for an
+    optional tensor that was not given. If it takes an argument `params`, it also gets the bytes that the operator's
+    callback filled. It returns a tensor, or a tuple with a tensor for each result, of the dtypes and sizes that the
+    operator's callback gives. It must not change its arguments.
+
+    In a graph the call holds Python's lock.
+
+    Raises ValueError for a guid that has a Python kernel already. A function in C++ for the same guid goes first.
+    """
+    if not isinstance(guid, str) or not guid:
+        raise TypeError(f"custom_kernel takes the guid of a kernel as a string, but got {guid!r}")
+
+    def register(function: F) -> F:
+        takes_params = "params" in inspect.signature(function).parameters
+
+        def run(op: str, inputs: Sequence[Tensor | None], outputs: Sequence[Tensor], params: bytes) -> None:
+            more = {"params": params} if takes_params else {}
+            results = function(*inputs, **more)
+            if isinstance(results, Tensor):
+                results = (results,)
+            _deliver(function.__qualname__, results, outputs)
+
+        _C.add_python_kernel(guid, run)
+        return function
+
+    return register
+
+
+def _deliver(name: str, results: Any, outputs: Sequence[Tensor]) -> None:
+    """Copy what a kernel returned. TypeError or ValueError if the operator's results are others."""
+    if not isinstance(results, (tuple, list)) or not all(isinstance(result, Tensor) for result in results):
+        raise TypeError(f"{name} returned {type(results).__name__}; it returns a tensor or a tuple of tensors")
+    if len(results) != len(outputs):
+        raise ValueError(f"{name} returned {len(results)} tensors, but the operator has {len(outputs)} results")
+    for k, (result, output) in enumerate(zip(results, outputs, strict=True)):
+        if result.dtype is not output.dtype or result.shape != output.shape:
+            raise ValueError(
+                f"{name} returned {result.dtype} {tuple(result.shape)} as result {k}, but the operator's callback says "
+                f"{output.dtype} {tuple(output.shape)}"
+            )
+        output.copy_(result)
+
+
+def user_operators() -> list[dict[str, Any]]:
+    """The operators that C++ libraries have registered, each with `schema`, `guid`, `legacy` (by hpu_custom_op.h),
+    `calls`, and `kernel`: where its kernel comes from, None before the first call."""
+    return _C.user_operators()
+
+
+def set_library_runner(address: int) -> None:
+    """Set what runs the kernels of libraries that do not export `openhpu_tpc_kernels`: the address of a LibraryRunner
+    (openhpu/kernel_library.h). RuntimeError for one of another version."""
+    _C.set_library_runner(address)
+
+
+def install() -> None:
+    """Hand settings to the core, before the first operator runs."""
+    _C.check_kernels(bool(settings.get("OPENHPU_CHECK_KERNELS")))
+    listed = [path for path in settings.get("GC_KERNEL_PATH").split(":") if path]
+    _C.set_kernel_libraries(listed)
+    if any(map(os.path.exists, listed)):
+        for runner in importlib.metadata.entry_points(group=RUNNERS):
+            runner.load()()
+
+
+def raise_registration_errors() -> None:
+    """Raise what was wrong with operators that a library has just registered. RuntimeError."""
+    if errors := _C.take_registration_errors():
+        raise RuntimeError("; ".join(errors))
+
+
+def load_library(load: Callable[..., Any], self: Any, path: Any) -> None:
+    """`torch.ops.load_library`, which also raises what was wrong with user operators: an initialiser of a library
+    cannot."""
+    load(self, path)
+    raise_registration_errors()
+
+
+__all__ = ["custom_kernel", "set_library_runner", "user_operators"]
