@@ -13,7 +13,16 @@ from commands import ROOT
 
 DOCUMENTS = sorted(
     path
-    for folder in ("", "docs/**/", "benchmarks/", "lightning-habana/", "openhpu-predict/", "openhpu-port/", "openhpu-tpc/", "tests/")
+    for folder in (
+        "",
+        "docs/**/",
+        "benchmarks/",
+        "lightning-habana/",
+        "openhpu-predict/",
+        "openhpu-port/",
+        "openhpu-tpc/",
+        "tests/",
+    )
     for path in ROOT.glob(f"{folder}*.md")
 )
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")

@@ -21,7 +21,10 @@ from openhpu.integration import compat
 
 OLDEST = "2.13"
 ROOT = Path(__file__).parents[3]
-SOURCES = (ROOT / "src", *(ROOT / name / "src" for name in ("lightning-habana", "openhpu-predict", "openhpu-port", "openhpu-tpc")))
+SOURCES = (
+    ROOT / "src",
+    *(ROOT / name / "src" for name in ("lightning-habana", "openhpu-predict", "openhpu-port", "openhpu-tpc")),
+)
 TABLE = Path(__file__).with_suffix(".tsv")
 
 
