@@ -117,7 +117,7 @@ def test_up_calls_are_set_in_one_place():
     sets = (CSRC / "python/module.cpp").read_text()
     found = re.findall(r"((?: *//.*\n)+) .*?\(\*(\w+)\)\(", above)
     (given,) = re.findall(r"\babove = \{\n(.*?)\n  \};", sets, re.DOTALL)
-    supplied = dict(one.split(" = ", 1) for one in re.split(r"^ {6}\.", given, flags=re.MULTILINE)[1:])
+    supplied = dict(re.split(r" =\s+", one, maxsplit=1) for one in re.split(r"^ {6}\.", given, flags=re.MULTILINE)[1:])
     assert {name for _, name in found} == set(supplied)
     for comment, name in found:
         told = re.search(r"Called by ([\w/]+), supplied by ([\w/]+):", comment)
