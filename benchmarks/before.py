@@ -172,6 +172,11 @@ class Comparison:
         """The kept turns of a row."""
         return [found for key, found in self.kept.results.items() if key.startswith(f"{row}, turn ")]
 
+    def quotable(self, row: str) -> list[dict[str, Any]]:
+        """Those on an idle machine; all, where none was."""
+        turns = self.turns(row)
+        return [found for found in turns if found["idle"]] or turns
+
     def table(self, rows: Sequence[str]) -> Any:
         """Times of both sides, and the turns' ratios."""
         from benchmarks.report import Table
@@ -180,18 +185,21 @@ class Comparison:
         before, today = self.sides
         table = Table(
             f"{before.name} and {today.name} in turns, each turn a process; us",
-            ["row", "measure", before.name, today.name, f"{today.name} / {before.name}", ""],
+            ["row", "measure", "turns", before.name, today.name, f"{today.name} / {before.name}", ""],
         )
         for row in rows:
-            turns = self.turns(row)
+            turns = self.quotable(row)
             for name in turns[0]["today"] if turns else ():
                 pairs = [(found["before"][name], found["today"][name]) for found in turns]
                 ratio = Spread.of([new / old for old, new in pairs])
                 spreads = [Spread.of(times) for times in zip(*pairs, strict=True)]
-                table.rows.append([row, name, *spreads, ratio, verdict(ratio.median, ratio.low, ratio.high)])
-            busy = sum(not found["idle"] for found in turns)
-            if busy:
-                table.notes.append(f"{row}: the machine was not idle in {busy} of {len(turns)} turns.")
+                table.rows.append(
+                    [row, name, len(turns), *spreads, ratio, verdict(ratio.median, ratio.low, ratio.high)]
+                )
+            if turns and not turns[0]["idle"]:
+                table.notes.append(f"{row}: the machine was idle in none of {len(turns)} turns, which stand here.")
+            elif others := len(self.turns(row)) - len(turns):
+                table.notes.append(f"{row}: left out are {others} turns in which the machine was not idle.")
         table.notes += [f"{text}." for text in self.failed.values()]
         table.notes.append(
             f"slower: the ratio's median is above {SLOWER}, and every turn's is above 1; faster: below {FASTER}, and 1."
@@ -247,17 +255,18 @@ def compare(args: argparse.Namespace, budget: Budget) -> int:
     table = comparison.table(rows)
     budget.say(f"\n{table.title}\n{table.as_text()}")
     if args.results:
-        return _write_results(comparison, table)
+        return _write_results(comparison, table, rows)
     return 1 if comparison.failed else 0
 
 
-def _write_results(comparison: Comparison, table: Any) -> int:
+def _write_results(comparison: Comparison, table: Any, rows: Sequence[str]) -> int:
     from benchmarks import report
     from benchmarks.__main__ import SECTIONS
 
-    turns = [found for row in ROWS for found in comparison.turns(row)]
-    if busy := sum(not found["idle"] for found in turns):
-        print(f"--results: the machine was not idle in {busy} turns; take them again with --anew", file=sys.stderr)
+    busy = [row for row in rows if not all(found["idle"] for found in comparison.quotable(row))]
+    if busy:
+        text = f"--results: the machine was idle in no turn of {', '.join(busy)}; take more turns, or leave them out"
+        print(text, file=sys.stderr)
         return 1
     report.write_results(report.machine(), {NAME: [table]}, SECTIONS)
     return 1 if comparison.failed else 0

@@ -107,16 +107,21 @@ def test_the_canary_runs_on_each_core_and_knows_its_best_time():
     assert len(worked) == 6 and 0 < found.best < float("inf")
 
 
-def test_the_table_says_which_turns_were_disturbed_and_what_is_slower(kept):
+def test_the_table_has_the_turns_on_an_idle_machine_and_says_what_is_slower(kept):
     found = comparison(kept, lambda row, side: 1.0, [])
-    for number, (idle, ratio) in enumerate([(True, 1.1), (False, 1.2), (True, 1.3)]):
+    for number, (idle, ratio) in enumerate([(True, 1.1), (False, 5.0), (True, 1.2), (True, 1.3)]):
         turn = {"idle": idle, "before": {"step": 2.0, "read": 1.0}, "today": {"step": 2.0 * ratio, "read": 1.0}}
         kept.add(f"a, turn {number}", turn)
-    table = found.table(["a"])
-    step, read = table.rows
-    assert (step[4].median, step[4].low, step[4].high) == pytest.approx((1.2, 1.1, 1.3))
-    assert (step[-1], read[-1]) == ("slower", "")
-    assert table.notes[0] == "a: the machine was not idle in 1 of 3 turns."
+    kept.add("b, turn 0", {"idle": False, "before": {"step": 1.0}, "today": {"step": 1.0}})
+    table = found.table(["a", "b"])
+    step, read, busy = table.rows
+    assert (step[5].median, step[5].low, step[5].high) == pytest.approx((1.2, 1.1, 1.3))
+    assert (step[2], step[-1], read[-1]) == (3, "slower", "")
+    assert busy[:3] == ["b", "step", 1]
+    assert table.notes[:2] == [
+        "a: left out are 1 turns in which the machine was not idle.",
+        "b: the machine was idle in none of 1 turns, which stand here.",
+    ]
 
 
 @pytest.mark.parametrize(
