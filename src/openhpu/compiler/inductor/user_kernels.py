@@ -64,7 +64,8 @@ def register_lowering() -> None:
 
         def codegen(self, wrapper: Any) -> None:
             op, present, params = self.what
-            handles = [t.codegen_reference() for t in self.inputs]
+            tensors: Any = self.inputs
+            handles = [t.codegen_reference() for t in tensors]
             inputs = [handles.pop(0) if there else "nullptr" for there in present]
             words = [f"(int64_t)({V.graph.sizevars.simplify(w)})" for w in self.constant_args]
             name = wrapper.next_kernel_suffix()
