@@ -80,7 +80,8 @@ template <class Which>
 std::vector<Held> take(Which which) {
   std::vector<Held> taken;
   std::lock_guard lock(held_mutex);
-  const auto middle = std::stable_partition(all_held.begin(), all_held.end(), [&](const Held& h) { return !which(h); });
+  const auto first = std::ranges::find_if(all_held, which);
+  const auto middle = std::stable_partition(first, all_held.end(), [&](const Held& h) { return !which(h); });
   std::move(middle, all_held.end(), std::back_inserter(taken));
   all_held.erase(middle, all_held.end());
   return taken;
@@ -88,7 +89,7 @@ std::vector<Held> take(Which which) {
 
 // All collectives that have not ended, for the end of the process.
 std::mutex alive_mutex;
-auto& alive = *new std::vector<std::weak_ptr<Collective>>();
+auto& alive = *new UnderWay();
 std::atomic<bool> abandoned{false};
 
 std::mutex times_mutex;
@@ -132,6 +133,24 @@ void cut_for_collective(device::Device& d) {
     flush(d);
 }
 
+void UnderWay::add(const std::shared_ptr<Collective>& collective) {
+  if (collectives_.size() >= most_) {
+    std::erase_if(collectives_, [](const auto& other) {
+      auto c = other.lock();
+      return !c || c->done();
+    });
+    most_ = std::max(kFew, 2 * collectives_.size());
+  }
+  collectives_.push_back(collective);
+}
+
+std::vector<std::shared_ptr<Collective>> UnderWay::all() const {
+  std::vector<std::shared_ptr<Collective>> found;
+  for (const auto& other : collectives_)
+    if (auto collective = other.lock()) found.push_back(std::move(collective));
+  return found;
+}
+
 void note_collective(const std::string& name, uint32_t site, size_t bytes, uint64_t wait_ns) {
   count(Counter::CollectiveWaitNs, wait_ns);
   std::lock_guard lock(times_mutex);
@@ -153,11 +172,7 @@ void Collective::issue(const Tensors& written, const Tensors& read) {
   count(Counter::CollectiveBytes, what_.nbytes);
   {
     std::lock_guard lock(alive_mutex);
-    std::erase_if(alive, [](const auto& other) {
-      auto c = other.lock();
-      return !c || c->done();
-    });
-    alive.push_back(weak_from_this());
+    alive.add(shared_from_this());
   }
   Held own{shared_from_this(), {}, false};
   for (const auto* tensors : {&written, &read})
@@ -399,8 +414,7 @@ void Collective::abandon_all() {
   std::vector<std::shared_ptr<Collective>> all;
   {
     std::lock_guard lock(alive_mutex);
-    for (const auto& other : alive)
-      if (auto collective = other.lock()) all.push_back(std::move(collective));
+    all = alive.all();
   }
   for (const auto& collective : all) collective->abort(/*at_end=*/true);
 }

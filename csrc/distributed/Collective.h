@@ -97,6 +97,20 @@ class Collective : public std::enable_shared_from_this<Collective> {
   uint64_t awaited_ = 0;  // place of the wait in the queue; 0: none
 };
 
+// Collectives that may not have ended. Each call adds one: those that have ended are looked for only where their number
+// has doubled since the last time. Its owner locks.
+class UnderWay {
+ public:
+  void add(const std::shared_ptr<Collective>& collective);
+  // Those that still exist.
+  std::vector<std::shared_ptr<Collective>> all() const;
+
+ private:
+  static constexpr size_t kFew = 16;
+  std::vector<std::weak_ptr<Collective>> collectives_;
+  size_t most_ = kFew;
+};
+
 // torch.distributed.DistBackendError with the text of an error and the name of the collective and rank.
 std::exception_ptr failure_of(const std::string& name, const std::string& group, std::exception_ptr error);
 

@@ -116,11 +116,7 @@ WorkPtr ProcessGroupHCCL::issue(const Row& row, Collective::Procedure procedure)
   }
   std::lock_guard lock(mutex_);
   ++sequence_;
-  std::erase_if(issued_, [](const auto& other) {
-    auto c = other.lock();
-    return !c || c->done();
-  });
-  issued_.insert(issued_.end(), parts.begin(), parts.end());
+  for (const auto& part : parts) issued_.add(part);
   if (coalescing_) {
     coalesced_.insert(coalesced_.end(), parts.begin(), parts.end());
     coalesced_outputs_.insert(coalesced_outputs_.end(), row.written.begin(), row.written.end());
@@ -201,11 +197,10 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupHCCL::split(
 }
 
 std::vector<std::shared_ptr<Collective>> ProcessGroupHCCL::take_issued() {
-  std::vector<std::shared_ptr<Collective>> out;
   std::lock_guard lock(mutex_);
-  for (const auto& other : std::exchange(issued_, {}))
-    if (auto collective = other.lock(); collective && !collective->done()) out.push_back(std::move(collective));
-  return out;
+  auto issued = std::exchange(issued_, {}).all();
+  std::erase_if(issued, [](const auto& collective) { return collective->done(); });
+  return issued;
 }
 
 void ProcessGroupHCCL::shutdown() {
@@ -226,9 +221,9 @@ void ProcessGroupHCCL::abort() {
 
 c10d::ErrorType ProcessGroupHCCL::getError() {
   std::lock_guard lock(mutex_);
-  for (const auto& other : issued_)
-    if (auto collective = other.lock(); collective && collective->error()) return c10d::ErrorType::COMM_ERROR;
-  return c10d::ErrorType::SUCCESS;
+  const bool failed =
+      std::ranges::any_of(issued_.all(), [](const auto& collective) { return collective->error() != nullptr; });
+  return failed ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
 }
 
 WorkPtr ProcessGroupHCCL::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {

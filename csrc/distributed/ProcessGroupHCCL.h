@@ -97,7 +97,7 @@ class ProcessGroupHCCL final : public c10d::Backend {
   bool coalescing_ = false;
   std::vector<std::shared_ptr<Collective>> coalesced_;
   Tensors coalesced_outputs_;
-  std::vector<std::weak_ptr<Collective>> issued_;  // what may not have ended
+  UnderWay issued_;
 };
 
 }  // namespace openhpu
