@@ -171,8 +171,8 @@ class Describe {
     const auto& kernel = *call.kernel;
     const bool renamed = kernel.traits().seeded || is_user_kernel(kernel);
     py::dict out(
-        "op"_a = renamed ? c10::toString(kernel.schema().operator_name()) : kernel.name(),
-        "args"_a = args, "outputs"_a = outputs, "site"_a = node.site);
+        "op"_a = renamed ? c10::toString(kernel.schema().operator_name()) : kernel.name(), "args"_a = args,
+        "outputs"_a = outputs, "site"_a = node.site);
     if (call.widening) out["widened"] = py::make_tuple(call.widening.from, call.widening.to);
     if (node.site && !sites_.contains(py::int_(node.site))) sites_[py::int_(node.site)] = line_of(node.site);
     return out;

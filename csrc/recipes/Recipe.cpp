@@ -43,8 +43,8 @@ thread_local std::exception_ptr t_user_error;
 
 // What a recipe calls for a user's kernel. Its code could not say what was thrown, so it goes on, with zeros.
 void user_kernel(
-    const char* op, void** known, const AtenTensorHandle* inputs, size_t input_count,
-    const AtenTensorHandle* outputs, size_t output_count, const int64_t* words, size_t params) {
+    const char* op, void** known, const AtenTensorHandle* inputs, size_t input_count, const AtenTensorHandle* outputs,
+    size_t output_count, const int64_t* words, size_t params) {
   using torch::aot_inductor::tensor_handle_to_tensor_pointer;
   c10::SmallVector<at::Tensor, 6> in, out;
   for (size_t i = 0; i < input_count; ++i)

@@ -57,8 +57,8 @@ const UserKernel& kernel_of(UserOp& op);
 // operator:
 //   user_kernel(str op, Tensor?[] inputs, Tensor(a!)[] written, int[] sizes, int[] layout, Scalar[] words) -> Tensor[]
 // `op`: its key. `written`: operands that results are. `layout`: bytes of the params, then for each result its dtype,
-// its number of dimensions, and which of `written` it is (-1: a new tensor). `sizes`: of all results. `words`: the params
-// as integers of 64 bits.
+// its number of dimensions, and which of `written` it is (-1: a new tensor). `sizes`: of all results. `words`: the
+// params as integers of 64 bits.
 struct UserCall {
   static constexpr size_t kArgs = 6;
   static constexpr const char* kName = "openhpu::user_kernel";

@@ -18,7 +18,8 @@ void open_for_autograd();
 inline constinit thread_local bool t_script_asks = false;
 // The current stream is asked for. Autograd does so for each tensor that it notes, before any device is open, too.
 void note_stream_question();
-// Whether the next backward may have tensors of hpu while no device is open: a stream was asked for since the last call.
+// Whether the next backward may have tensors of hpu while no device is open: a stream was asked for since the last
+// call.
 bool may_note_tensors();
 
 }  // namespace openhpu

@@ -1,5 +1,5 @@
-// The glue code of the kernels: it tells the graph compiler, and here the runner, how large the index space of a node is,
-// which part of each tensor a member reads and writes, and which program it is.
+// The glue code of the kernels: it tells the graph compiler, and here the runner, how large the index space of a node
+// is, which part of each tensor a member reads and writes, and which program it is.
 #include <cstring>
 
 #include "tpc_kernel_lib_interface.h"

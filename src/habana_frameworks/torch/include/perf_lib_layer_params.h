@@ -1,5 +1,5 @@
-// Params of the kernels of the vendor's library, as users' operators fill them. Only what public documents name is here.
-// docs/custom-ops.md lists the guids that have a kernel.
+// Params of the kernels of the vendor's library, as users' operators fill them. Only what public documents name is
+// here. docs/custom-ops.md lists the guids that have a kernel.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // The older interface between a kernel library's glue code and the graph compiler.
 //
-// Names and meanings are those of Gaudi's public documents; the layout is OpenHPU's own, as glue is compiled from source.
+// Names and meanings are those of Gaudi's public documents; the layout is OpenHPU's own, as glue is compiled from
+// source.
 #pragma once
 
 #include <cstddef>

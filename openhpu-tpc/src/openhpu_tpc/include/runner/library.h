@@ -1,6 +1,7 @@
 // The C interface of a kernel library, for what loads it by GC_KERNEL_PATH.
 //
-// openhpu_tpc_abi() is checked first. Every message is text of the caller's buffer; a function that fails has written one.
+// openhpu_tpc_abi() is checked first. Every message is text of the caller's buffer; a function that fails has written
+// one.
 #pragma once
 
 #include <stddef.h>
@@ -52,7 +53,8 @@ void* openhpu_tpc_resolve(
     const struct OpenhpuTpcTensor* outputs, int output_count, const void* parameters, size_t parameter_bytes,
     char* message, size_t size);
 // Runs a node on data of the tensors that it was resolved for. 0, or 1 and a message. `parallel` may be null. A member
-// that takes longer than `seconds` is interrupted; 0 means no limit. `pieces`: into how many parts the index space is cut.
+// that takes longer than `seconds` is interrupted; 0 means no limit. `pieces`: into how many parts the index space is
+// cut.
 int openhpu_tpc_run(
     void* node, void* const* inputs, void* const* outputs, OpenhpuTpcParallel parallel, int pieces, double seconds,
     char* message, size_t size);
