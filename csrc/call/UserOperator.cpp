@@ -98,7 +98,8 @@ auto of_callback(const UserOp& op, const char* what, Call&& call) {
 struct Named : Operator {
   static void call(OpKernel& kernel, const std::string& schema) {
     kernel.*& Named::name_ = schema;
-    (kernel.*&Named::traits_).native = true;
+    // Others of this namespace take a seed (call/OpTable).
+    kernel.*&Named::traits_ = OpTraits{.native = true};
   }
 };
 
