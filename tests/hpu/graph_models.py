@@ -1,7 +1,7 @@
 """Graphs of true models, under OPENHPU_CHECK_GRAPHS: PyTorch's database of modules, and small whole models.
 
 `PT_HPU_LAZY_MODE=1 OPENHPU_COMPILE=sync python -m tests.hpu.graph_models [NAME ...]` captures each as a graph and
-replays it with other inputs, with recipes. It prints what was not checked and what was found, and the share.
+replays it with other inputs, with recipes. It prints the outcomes of each, and the share that was checked.
 """
 
 import contextlib
@@ -405,8 +405,8 @@ def main(names: list[str]) -> int:
         total += 1
         checked += "equal" in outcomes or "different" in outcomes
         accused += "different" in outcomes or "overwritten" in outcomes
-        for outcome in outcomes.keys() - {"equal"}:
-            print(f"{name}: {outcome}: {outcomes[outcome]}", flush=True)
+        for outcome, texts in outcomes.items():
+            print(f"{name}: {outcome}{': ' if any(texts) else ''}{'; '.join(filter(None, texts))}", flush=True)
     print(f"{total} graphs: {checked} checked, {accused} accused", flush=True)
     return int(accused > 0 or checked < 0.95 * total)
 

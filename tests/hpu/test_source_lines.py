@@ -120,9 +120,9 @@ def test_the_standard_library_between_is_no_line_of_the_script(reads):
     functools.partial(torch.Tensor.cpu, x)()
     expected.append(line() - 1)
     Reader().read(x)
-    expected.append(line() - 11)
+    expected.append(line() - 12)
     assert Reader().value is not None
-    expected.append(line() - 9)
+    expected.append(line() - 10)
     functools.reduce(lambda _, each: each.cpu(), [x, x])
     expected.append(line() - 1)
     with torch.no_grad(), contextlib.suppress(ValueError):
