@@ -185,8 +185,9 @@ class Recorder(TorchDispatchMode):
             return NotImplemented  # a DTensor calls the operators of its part, and they come here
         if func.namespace == "prim" or self.within or self.ended:
             return func(*args, **kwargs)
-        # In inference mode operators come whole: `linear` has not become `mm` yet.
-        if func.namespace == "aten" and func._can_decompose() and not operators.shares(func, args):
+        # In inference mode operators come whole: `linear` has not become `mm` yet, and Gaudi's operators have not come
+        # to what records each of them once.
+        if func.namespace in ("aten", registry.NAMESPACE) and func._can_decompose() and not operators.shares(func, args):
             with self:
                 found = func.decompose(*args, **kwargs)
             if found is not NotImplemented:

@@ -57,11 +57,23 @@ def found():
 
 
 def test_times_to_the_first_and_of_each_later_token(found):
-    assert found["ttft"]["median"] == 0.0125  # of 10 and 15 ms
-    assert found["ttft"]["http"] == 0.002
+    assert found["ttft"]["median"] == 0.0145  # of 10 and 15 ms, and 2 ms of HTTP
     assert found["tpot"]["median"] == 0.01  # (30 - 10) / 2; a request of one token has none
-    assert found["e2e"]["p99"] == pytest.approx(0.02985)
+    assert found["e2e"]["p99"] == pytest.approx(0.03185)
     assert found["queue"]["median"] == 0.0025
+
+
+def test_http_is_a_share_of_each_first_token_and_of_each_request():
+    without, given = border(), border()
+    without.settings = Settings.stated()
+    quick, slow = (answers.summary(one, "made", False) for one in (without, given))
+    assert slow["ttft"]["http"] == 0.002
+    for name in ("ttft", "e2e"):
+        assert slow[name]["median"] - quick[name]["median"] == pytest.approx(0.002)
+    for name in ("tpot", "queue"):
+        assert slow[name] == quick[name]
+    times = [[one["ttft_median"] for one in found["over_time"] if one["arrivals"]] for found in (quick, slow)]
+    assert times[1] == pytest.approx([one + 0.002 for one in times[0]])
 
 
 def test_throughput_counts_from_the_first_arrival_to_the_last_token(found):
@@ -134,7 +146,7 @@ def test_text_names_mode_range_and_miss():
     text = answers.text(answers.summary(given, "made", False))
     for words in (
         "torch.compile, asynchronous scheduling",
-        "median 12.50 ms",
+        "median 14.50 ms",
         "never used: 1 of 3 buckets",
         "block_list: 32, not 16",
         "1.0 s (0.4 to 5.0 s) of compilation",

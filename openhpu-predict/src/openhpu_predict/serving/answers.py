@@ -1,7 +1,8 @@
 """What a simulation says: times to the first token and of later ones, throughput, buckets, warm-up, and memory.
 
 Times are in seconds. A request's time to its first token counts from its arrival. Its time for each later token is the
-time from its first to its last one, over the number of the later ones; of requests with one token there is none.
+time from its first to its last one, over the number of the later ones; of requests with one token there is none. A
+server's share (HTTP) is added to the time to the first token and to the time end to end of each request.
 """
 
 import statistics
@@ -12,6 +13,7 @@ from typing import Any
 from openhpu_predict.devices import load
 from openhpu_predict.prediction import GROUPED, PREFILL, model_error
 from openhpu_predict.serving.border import Border
+from openhpu_predict.serving.clock import nanoseconds
 from openhpu_predict.serving.log import Bucket, Served
 from openhpu_predict.serving.prices import EAGER, GRAPHS
 
@@ -26,6 +28,7 @@ def summary(border: Border, requests: str, lengths_only: bool) -> dict[str, Any]
     end = max((one.last for one in done), default=0)
     begin = min((one.arrival for one in done), default=0)
     seconds = (end - begin) / _NS
+    http = nanoseconds(border.settings.http)  # on the way of a first token, and of what follows it
     tokens = sum(one.tokens for one in done)
     config = border.engine.vllm_config
     scheduler = config.scheduler_config
@@ -45,9 +48,9 @@ def summary(border: Border, requests: str, lengths_only: bool) -> dict[str, Any]
         "output_tokens": tokens,
         "output_tokens_per_s": _r(tokens / seconds) if seconds else None,
         "requests_per_s": _r(len(done) / seconds) if seconds else None,
-        "ttft": spread(one.first - one.arrival for one in done) | {"http": border.settings.http},
+        "ttft": spread(one.first - one.arrival + http for one in done) | {"http": border.settings.http},
         "tpot": spread((one.last - one.first) / (one.tokens - 1) for one in done if one.tokens > 1),
-        "e2e": spread(one.last - one.arrival for one in done),
+        "e2e": spread(one.last - one.arrival + http for one in done),
         "queue": spread(one.scheduled - one.arrival for one in done),
         "prefix_hits": {
             "share": _r(sum(one.cached for one in done) / max(sum(one.length for one in done), 1)),
@@ -89,10 +92,11 @@ def percentile(values: Sequence[float], part: float) -> float:
 def over_time(border: Border, done: list[Served], begin: int, end: int) -> list[dict[str, Any]]:
     """The time in equal parts: requests that came, tokens, waiting and running ones, and the cache."""
     width = max((end - begin) / _BINS, 1)
+    http = nanoseconds(border.settings.http)
     parts: list[dict[str, Any]] = []
     first: defaultdict[int, list[float]] = defaultdict(list)
     for one in done:
-        first[min(int((one.arrival - begin) / width), _BINS - 1)].append((one.first - one.arrival) / _NS)
+        first[min(int((one.arrival - begin) / width), _BINS - 1)].append((one.first - one.arrival + http) / _NS)
     tokens: Counter[int] = Counter()
     steps: defaultdict[int, list[Any]] = defaultdict(list)
     for step in border.log.steps:
@@ -273,7 +277,7 @@ def text(found: dict[str, Any]) -> str:
             )
     rows.append(
         "a later token: (last - first) / (tokens - 1) of a request; HTTP adds "
-        f"{_ms(found['ttft']['http'])} to a first token"
+        f"{_ms(found['ttft']['http'])} to each first token and end to end"
     )
     rows.append(
         f"{found['steps']:,} steps; device busy {found['device_busy']:.0%}, host busy {found['host_busy']:.0%}, idle "

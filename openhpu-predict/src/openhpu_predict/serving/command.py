@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     stated.add_argument("--host-step-ms", type=float, metavar="MS", help="the host's share of a step")
     stated.add_argument("--host-request-us", type=float, metavar="US", help="its share for each request of a step")
     stated.add_argument("--compile-ms-per-op", type=float, metavar="MS", help="time to compile an operator of a graph")
-    stated.add_argument("--http-ms", type=float, metavar="MS", help="a server's share of a first token")
+    stated.add_argument("--http-ms", type=float, metavar="MS", help="a server's share of each request's time")
     return parser
 
 

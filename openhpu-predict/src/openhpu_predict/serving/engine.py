@@ -25,9 +25,10 @@ def begin(device: Device, settings: Settings) -> Border:
     if device.name in ("gaudi2", "gaudi3"):  # the plugin asks which one it runs on
         os.environ["OPENHPU_GENERATION"] = device.name
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    how = GRAPHS if mode.is_lazy() else REGIONS  # or eager, which an option of vLLM says
-    border = Border(Prices(device, int(device.hbm_bytes - settings.runtime_bytes), how), settings)
+    border = Border(Prices(device, int(device.hbm_bytes - settings.runtime_bytes), REGIONS), settings)
     hooks.install(border)
+    if mode.is_lazy():  # known since the import of the plugin; an option of vLLM may say eager
+        border.prices.how = GRAPHS
     return border
 
 

@@ -82,16 +82,19 @@ def install(border: Border) -> None:
 
 
 def _replace(hook: Hook, border: Border) -> None:
+    fits = f"{__name__} fits vllm {VLLM} and vllm-gaudi {PLUGIN}, and here are {_versions()}"
     try:
         holder = importlib.import_module(hook.module)
-        *path, last = hook.name.split(".")
+    except (ImportError, AttributeError) as error:
+        raise PredictError(f"{hook.module} cannot be imported ({type(error).__name__}: {error}); {fits}") from error
+    *path, last = hook.name.split(".")
+    try:
         for part in path:
             holder = getattr(holder, part)
         original = getattr(holder, last)
-    except (ImportError, AttributeError) as error:
+    except AttributeError as error:
         raise PredictError(
-            f"{hook.module} has no {hook.name} ({error}), which the simulation replaces ({hook.why}); "
-            f"{__name__} fits vllm {VLLM} and vllm-gaudi {PLUGIN}, and here are {_versions()}"
+            f"{hook.module} has no {hook.name} ({error}), which the simulation replaces ({hook.why}); {fits}"
         ) from error
     setattr(holder, last, getattr(border, hook.function)(original))
 

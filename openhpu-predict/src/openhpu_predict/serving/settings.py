@@ -23,7 +23,7 @@ class Settings:
     """Seconds and bytes; data/serving.toml has the values, each with its source.
 
     `host_step`, `host_request`: what the host needs for a step, and for each of its requests. `http`: a server's share
-    of each first token. `runtime_bytes`: of the card's memory, that no program gets. `compile_least`, `compile_most`:
+    of each request's times to the first token and end to end. `runtime_bytes`: of the card's memory, that no program gets. `compile_least`, `compile_most`:
     to compile an operator of a graph.
     """
 
