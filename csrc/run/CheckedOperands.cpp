@@ -18,13 +18,13 @@ struct Copy {
   unsigned char* data() { return bytes.get() + kCanary; }
 };
 
-// The first byte beside the operand that was written, from its begin (negative) or behind its end.
+// The farthest byte beside the operand that was written: its distance before the begin (negative) or behind the end.
 std::optional<int64_t> written_beside(const Copy& copy) {
   const auto* begin = copy.bytes.get();
-  for (size_t i = kCanary; i-- > 0;)
-    if (begin[i] != kPattern) return static_cast<int64_t>(i) - static_cast<int64_t>(kCanary);
   for (size_t i = 0; i < kCanary; ++i)
-    if (begin[kCanary + copy.nbytes + i] != kPattern) return static_cast<int64_t>(i);
+    if (begin[i] != kPattern) return static_cast<int64_t>(i) - static_cast<int64_t>(kCanary);
+  for (size_t i = kCanary; i-- > 0;)
+    if (begin[kCanary + copy.nbytes + i] != kPattern) return static_cast<int64_t>(i) + 1;
   return std::nullopt;
 }
 
@@ -65,7 +65,7 @@ void run_checked(const UserKernel& kernel, const KernelCall& call) {
     auto& copy = copies[i];
     if (const auto at = written_beside(copy))
       throw std::runtime_error(
-          "it wrote " + std::to_string(*at < 0 ? -*at : *at + 1) + " bytes " + (*at < 0 ? "before" : "behind") +
+          "it wrote up to " + std::to_string(std::abs(*at)) + " bytes " + (*at < 0 ? "before" : "behind") +
           " the memory of " + copy.name + " (OPENHPU_CHECK_KERNELS)");
     if (i >= call.input_count) {
       if (copy.nbytes) std::memcpy(const_cast<void*>(copy.original), copy.data(), copy.nbytes);

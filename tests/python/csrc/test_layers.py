@@ -23,6 +23,8 @@ LAYERS = (
     "python",
 )
 LEVEL = {folder: level for level, folder in enumerate(LAYERS)}
+# The headers of user operators, which their libraries include, too.
+PUBLIC = "openhpu"
 
 
 def includes(path, brackets='""'):
@@ -72,7 +74,11 @@ def upward(csrc, level):
     for folder in level:
         for path in sources(folder, csrc):
             place = path.relative_to(csrc)
-            others = ((name, {name.split("/")[0]}) for name in includes(path) if "/" in name)
+            others = (
+                (name, {name.split("/")[0]})
+                for name in includes(path)
+                if "/" in name and not name.startswith(f"{PUBLIC}/")
+            )
             found += [f"{place} includes {name}" for name, homes in others if level[min(homes)] > level[folder]]
             named = sorted(classes(path.read_text())[0] & defined.keys())
             found += [

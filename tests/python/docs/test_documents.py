@@ -39,6 +39,7 @@ WHOLE = [
     "docs/what-works.md",
 ]
 PARTS = [
+    "docs/custom-ops.md",
     "docs/deepspeed-inference.md",
     "docs/deepspeed.md",
     "docs/distributed.md",
