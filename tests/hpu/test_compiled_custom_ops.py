@@ -129,7 +129,8 @@ def test_the_recipe_of_another_process_is_found(script):
         y = torch.ops.openhpu_test.scale(x + 1, 5.0) * 2
         torch.hpu.synchronize()
     assert y.tolist() == [20.0] * 4
-    print(openhpu.counters()["recipes_compiled"], openhpu.counters()["recipes_from_disk"])
+    work = openhpu.counters()
+    print(work["recipes_compiled"], work["recipe_hits"] > 0)
     """
-    assert script(code).out == "1 0"
-    assert script(code).out == "0 1"
+    assert script(code).out == "1 True"
+    assert script(code).out == "0 True"
