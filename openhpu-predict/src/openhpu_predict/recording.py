@@ -187,7 +187,11 @@ class Recorder(TorchDispatchMode):
             return func(*args, **kwargs)
         # In inference mode operators come whole: `linear` has not become `mm` yet, and Gaudi's operators have not come
         # to what records each of them once.
-        if func.namespace in ("aten", registry.NAMESPACE) and func._can_decompose() and not operators.shares(func, args):
+        if (
+            func.namespace in ("aten", registry.NAMESPACE)
+            and func._can_decompose()
+            and not operators.shares(func, args)
+        ):
             with self:
                 found = func.decompose(*args, **kwargs)
             if found is not NotImplemented:

@@ -23,8 +23,8 @@ class Settings:
     """Seconds and bytes; data/serving.toml has the values, each with its source.
 
     `host_step`, `host_request`: what the host needs for a step, and for each of its requests. `http`: a server's share
-    of each request's times to the first token and end to end. `runtime_bytes`: of the card's memory, that no program gets. `compile_least`, `compile_most`:
-    to compile an operator of a graph.
+    of each request's times to the first token and end to end. `runtime_bytes`: of the card's memory, that no program
+    gets. `compile_least`, `compile_most`: to compile an operator of a graph.
     """
 
     host_step: float
