@@ -104,18 +104,22 @@ def _patch(owner: Any, name: str) -> Callable[[Callable[..., Any]], None]:
     return lambda function: _patches.append(lambda: _around(owner, name)(function))
 
 
+def _around_backward(function: Callable[..., Any]) -> None:
+    """Decorator: `_around` what each backward from Python calls, under both names that PyTorch has for it."""
+    _around(torch.autograd.graph, "_engine_run_backward")(function)
+    torch.autograd._engine_run_backward = torch.autograd.graph._engine_run_backward  # type: ignore[attr-defined]
+
+
 def _moved_gradients() -> None:
     """In lazy mode an operand on the CPU is moved, and its gradient comes back: see csrc/call/MovedOperands.
 
     A backward may follow the call at once, and PyTorch has no hook for its beginning.
     """
 
-    @_around(torch.autograd.graph, "_engine_run_backward")
+    @_around_backward
     def run(original: Any, *args: Any, **kwargs: Any) -> Any:
         _C.return_moved_gradients()
         return original(*args, **kwargs)
-
-    torch.autograd._engine_run_backward = torch.autograd.graph._engine_run_backward  # type: ignore[attr-defined]
 
 
 @_patch(torch.random, "_seed_custom_device")
@@ -130,13 +134,11 @@ def _backward_without_memory() -> None:
     """A backward of tensors of hpu that have no memory (FakeTensorMode, wrappers) opens no device, and PyTorch's engine
     has threads for hpu only once a device is open. Without them it would crash."""
 
-    @_around(torch.autograd.graph, "_engine_run_backward")
+    @_around_backward
     def run(original: Any, outputs: Any, *args: Any, **kwargs: Any) -> Any:
         if _C.may_note_tensors() and _has_hpu(outputs):
             _C.open_for_autograd()
         return original(outputs, *args, **kwargs)
-
-    torch.autograd._engine_run_backward = torch.autograd.graph._engine_run_backward  # type: ignore[attr-defined]
 
 
 def _has_hpu(outputs: Any) -> bool:

@@ -15,7 +15,18 @@ LEVEL = {floor: level for level, floor in enumerate(FLOORS)}
 TOP = {"__init__", "__main__", "cli", "dynamo", "events", "hpex", "hpu"}
 COMPILED = {"_C", "_machine"}  # the core; its loader is integration/compat.py
 # Names that stand for a floor's own part of one matter: a report, an attention in each library's form.
-SAME_KIND = {"__init__", "__main__", "attention", "cli", "errors", "report", "rotary", "seeded", "summary"}
+SAME_KIND = {
+    "__init__",
+    "__main__",
+    "attention",
+    "cli",
+    "errors",
+    "report",
+    "rotary",
+    "seeded",
+    "summary",
+    "user_kernels",
+}
 
 
 def modules():
