@@ -1,5 +1,6 @@
 // The one table of what operators need beyond the generic kernel.
 #include "call/OpKernel.h"
+#include "run/UserKernel.h"
 
 namespace openhpu {
 
@@ -89,7 +90,8 @@ const OpTraits& traits_of(const std::string& name) {
   static const OpTraits nms{.always_wait = true, .native = true};
   if (name.rfind("torchvision::", 0) == 0) return name == "torchvision::nms" ? nms : vision;
   // The library of random operators with a seed.
-  static const OpTraits seeded{.seeded = true};
+  static const OpTraits seeded{.seeded = true}, users{.native = true};
+  if (name == UserCall::kName) return users;  // its second argument is no seed
   if (name.rfind("openhpu::", 0) == 0) return seeded;
   auto it = table->find(name);
   return it == table->end() ? generic : it->second;

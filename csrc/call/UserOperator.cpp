@@ -94,13 +94,9 @@ auto of_callback(const UserOp& op, const char* what, Call&& call) {
   }
 }
 
-// `openhpu::user_kernel`, which errors, traces and reports know by the name of the user's schema. A Gaudi runs it.
+// `openhpu::user_kernel`, which errors, traces and reports know by the name of the user's schema.
 struct Named : Operator {
-  static void call(OpKernel& kernel, const std::string& schema) {
-    kernel.*& Named::name_ = schema;
-    // Others of this namespace take a seed (call/OpTable).
-    kernel.*&Named::traits_ = OpTraits{.native = true};
-  }
+  static void call(OpKernel& kernel, const std::string& schema) { kernel.*& Named::name_ = schema; }
 };
 
 // What the host knows of the results. Throws if the kernel refuses such a call.

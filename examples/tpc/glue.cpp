@@ -81,6 +81,11 @@ extern "C" GlueCodeReturn InstantiateTpcKernel(HabanaKernelParams* in, HabanaKer
     follows(out->outputTensorAccessPattern[i], 1, rows_only ? 0 : 1, static_cast<float>(rows_of_member));
   }
   for (uint32_t i = 0; i < kernel->inputs; i++) out->inputTensorAccessPattern[i].allRequired = true;
+  // The rows add their parts of the weight's gradient, and so it begins at zero.
+  if (strcmp(kernel->guid, "rmsnorm_bwd_f32") == 0) {
+    out->outputTensorAccessPattern[1].memsetBeforeExecution = true;
+    out->outputTensorAccessPattern[1].allRequired = true;
+  }
 
   out->kernel.paramsNr = kernel->scalars;
   if (kernel->scalars > 0) {

@@ -18,9 +18,9 @@ using openhpu::DType;
 using openhpu::KernelCall;
 using openhpu::Operand;
 
-constexpr double kSeconds = 300;
-constexpr int kPiecesOfThread = 4;  // so that threads which finish early get more
-constexpr size_t kMostNodes = 1024;
+constexpr double kSeconds = 300;     // as in the table of OpenHPU's variables
+constexpr int kPiecesOfThread = 4;   // so that threads which finish early get more
+constexpr size_t kMostNodes = 1024;  // of a guid; then all are forgotten
 
 // PyTorch's threads, if the process has PyTorch. The library itself needs none of it.
 class Threads {
@@ -70,13 +70,30 @@ int generation() {
   if (named == nullptr) return 2;
   return strstr(named, "3") ? 3 : (strstr(named, "2") ? 2 : 1);
 }
+// Read once. OpenHPU has reported a value that is no number.
 double seconds() {
-  const char* given = getenv("OPENHPU_KERNEL_SECONDS");
-  return given == nullptr ? kSeconds : strtod(given, nullptr);
+  static const double limit = [] {
+    const char* given = getenv("OPENHPU_KERNEL_SECONDS");
+    return given == nullptr || *given == 0 ? kSeconds : strtod(given, nullptr);
+  }();
+  return limit;
+}
+
+const char* name_of(DType dtype) {
+  switch (dtype) {
+    case DType::Float64:
+      return "float64";
+    case DType::Complex64:
+      return "complex64";
+    case DType::Complex128:
+      return "complex128";
+    default:
+      return "this dtype";
+  }
 }
 
 // A type of kernels for a dtype. Gaudi's integers of 64 bits are 32 bits wide in a kernel, and so they are here.
-OpenhpuTpcType type_of(DType dtype, const char* op) {
+OpenhpuTpcType type_of(DType dtype) {
   switch (dtype) {
     case DType::Float32:
       return OPENHPU_TPC_F32;
@@ -104,18 +121,19 @@ OpenhpuTpcType type_of(DType dtype, const char* op) {
       return OPENHPU_TPC_U8;
     default:
       throw std::runtime_error(
-          std::string(op) + ": a kernel has no type for c10::ScalarType " + std::to_string(static_cast<int>(dtype)) +
-          "; it takes floats of 8 to 32 bits, integers and bool");
+          std::string("a kernel in TPC-C has no type for ") + name_of(dtype) + " (number " +
+          std::to_string(static_cast<int>(dtype)) +
+          " of c10::ScalarType); it takes floats of 8 to 32 bits, integers and bool");
   }
 }
 
-OpenhpuTpcTensor described(const Operand& operand, const KernelCall& call) {
+OpenhpuTpcTensor described(const Operand& operand) {
   OpenhpuTpcTensor tensor{};
-  tensor.type = type_of(operand.dtype, call.op);
+  tensor.type = type_of(operand.dtype);
   tensor.rank = operand.dim == 0 ? 1 : operand.dim;
   if (operand.dim > OPENHPU_TPC_DIMENSIONS)
     throw std::runtime_error(
-        std::string(call.op) + ": a tensor has " + std::to_string(operand.dim) +
+        "a tensor has " + std::to_string(operand.dim) +
         " dimensions; a kernel's has 1 to 5. Reshape it before the call");
   tensor.sizes[0] = tensor.strides[0] = 1;
   for (int d = 0; d < operand.dim; d++) {
@@ -134,8 +152,8 @@ struct Described {
   explicit Described(const KernelCall& call) {
     for (size_t i = 0; i < call.input_count; i++)
       if (call.inputs[i].sizes != nullptr || call.inputs[i].data != nullptr)
-        add(call, call.inputs[i], inputs, input_operands);
-    for (size_t i = 0; i < call.output_count; i++) add(call, call.outputs[i], outputs, output_operands);
+        add(call.inputs[i], inputs, input_operands);
+    for (size_t i = 0; i < call.output_count; i++) add(call.outputs[i], outputs, output_operands);
     for (const auto* tensors : {&inputs, &outputs}) {
       key.push_back(static_cast<char>(tensors->size()));
       key.append(reinterpret_cast<const char*>(tensors->data()), tensors->size() * sizeof(OpenhpuTpcTensor));
@@ -145,9 +163,8 @@ struct Described {
 
  private:
   static void add(
-      const KernelCall& call, const Operand& operand, std::vector<OpenhpuTpcTensor>& tensors,
-      std::vector<const Operand*>& operands) {
-    tensors.push_back(described(operand, call));
+      const Operand& operand, std::vector<OpenhpuTpcTensor>& tensors, std::vector<const Operand*>& operands) {
+    tensors.push_back(described(operand));
     operands.push_back(&operand);
   }
 };
@@ -177,12 +194,13 @@ class Narrowed {
 };
 
 // A guid of the glue, and the nodes that it was resolved for.
+using Node = std::shared_ptr<void>;
 struct Guid {
   std::string name;
   std::mutex mutex;
-  std::map<std::string, void*> nodes;
+  std::map<std::string, Node> nodes;
 
-  void* node(const KernelCall& call, const Described& described) {
+  Node node(const KernelCall& call, const Described& described) {
     const std::lock_guard<std::mutex> lock(mutex);
     const auto found = nodes.find(described.key);
     if (found != nodes.end()) return found->second;
@@ -192,21 +210,20 @@ struct Guid {
         described.outputs.data(), static_cast<int>(described.outputs.size()), call.params, call.params_size, message,
         sizeof(message));
     if (made == nullptr) throw std::runtime_error(message);
-    if (nodes.size() >= kMostNodes)
-      throw std::runtime_error("'" + name + "' was called with more than 1024 combinations of sizes and parameters");
-    return nodes[described.key] = made;
+    if (nodes.size() >= kMostNodes) nodes.clear();  // a call that runs keeps its own
+    return nodes[described.key] = Node(made, openhpu_tpc_release);
   }
 };
 
 void run(void* context, const KernelCall& call) {
   const Described described(call);
-  void* node = static_cast<Guid*>(context)->node(call, described);
+  const Node node = static_cast<Guid*>(context)->node(call, described);
   const Narrowed inputs(described.input_operands, true);
   const Narrowed outputs(described.output_operands, false);
   const int threads = Threads::get().count();
   char message[1024] = "";
   const int failed = openhpu_tpc_run(
-      node, inputs.data.data(), outputs.data.data(), threads > 1 ? Threads::run : nullptr,
+      node.get(), inputs.data.data(), outputs.data.data(), threads > 1 ? Threads::run : nullptr,
       threads > 1 ? threads * kPiecesOfThread : 1, seconds(), message, sizeof(message));
   if (failed) throw std::runtime_error(message);
   outputs.write(described.output_operands);

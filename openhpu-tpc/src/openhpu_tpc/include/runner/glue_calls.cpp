@@ -211,6 +211,8 @@ Instance newer(const Node& node, int generation, const void* parameters, size_t 
   const uint32_t scalars = out->kernel.paramsNr < MAX_SCALAR_PARAMS ? out->kernel.paramsNr : MAX_SCALAR_PARAMS;
   instance.scalars.assign(out->kernel.scalarParams, out->kernel.scalarParams + scalars);
   for (size_t i = 0; i < node.inputs.size(); i++) instance.padding.push_back(out->inputPadValues[i].u32);
+  for (size_t i = 0; i < node.outputs.size(); i++)
+    instance.cleared.push_back(out->outputTensorAccessPattern[i].memsetBeforeExecution);
   for (size_t i = 0; i < instance.auxiliary.size(); i++) {
     const TensorGeometry& geometry = out->auxiliaryTensors[i].geometry;
     keep_auxiliary(instance.auxiliary, i, static_cast<int>(geometry.dims), geometry.maxSizes, geometry.dataType);

@@ -22,6 +22,7 @@ struct Instance {
   std::vector<int64_t> space;
   std::vector<uint32_t> scalars;
   std::vector<uint32_t> padding;  // of inputs
+  std::vector<bool> cleared;      // outputs that are zero before the kernel runs
   std::vector<Auxiliary> auxiliary;
 };
 

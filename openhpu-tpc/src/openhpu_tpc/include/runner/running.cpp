@@ -70,6 +70,17 @@ void fill(Tensor& to, const OpenhpuTpcTensor& from, void* data, uint32_t padding
   }
 }
 
+// Rows of the fastest dimension, wherever the strides put them.
+void clear(const OpenhpuTpcTensor& tensor, char* data, int dimension) {
+  const int bytes = element_bytes(tensor.type);
+  if (dimension == 0) {
+    memset(data, 0, static_cast<size_t>(tensor.sizes[0] * bytes));
+    return;
+  }
+  for (int64_t i = 0; i < tensor.sizes[dimension]; i++)
+    clear(tensor, data + i * tensor.strides[dimension] * bytes, dimension - 1);
+}
+
 // A Gaudi takes numbers that are not normal for zeros.
 class FlushedToZero {
 #if defined(__x86_64__)
@@ -128,6 +139,9 @@ struct Run {
 void run_node(
     const Node& node, void* const* inputs, void* const* outputs, OpenhpuTpcParallel parallel, int pieces,
     double seconds) {
+  for (size_t i = 0; i < node.instance.cleared.size(); i++)
+    if (node.instance.cleared[i] && outputs[i] != nullptr)
+      clear(node.outputs[i], static_cast<char*>(outputs[i]), node.outputs[i].rank - 1);
   if (node.members() == 0) return;
   const KernelEntry& kernel = kernels[node.instance.kernel];
   auto prototype = std::make_unique<Engine>();
