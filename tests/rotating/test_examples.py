@@ -20,12 +20,14 @@ CALLS = {
     "examples/graph_inference.py": [(("--repeat", "2"), {}), (("--manual", "--repeat", "2"), {})],
     "examples/graph_training.py": [((), {}), (("--cacher",), {}), (("--compile",), {})],
     "examples/custom_op/smooth_relu.py": [((), {}), ((), LAZY)],
+    "examples/tpc/train.py": [((), {}), ((), LAZY)],
     "examples/lightning/digits.py": [((), {}), (("--epochs", "6"), LAZY)],
     "examples/lightning/graphs.py": [((), {})],
     "examples/demo.py": [(("--epochs", "8", "--stretches", "3", "--steps", "40"), {})],
 }
 # Parts of others; `peer` is the demo's. The lane vllm runs `serve_llm`, for which vLLM has to be there.
 PARTS = {"examples/custom_op/setup.py", "examples/lightning/model.py", "examples/peer.py", "examples/serve_llm.py"}
+PARTS |= {"examples/tpc/operators.py"}  # of `train`
 ALL = [(path, arguments, variables) for path, calls in CALLS.items() for arguments, variables in calls]
 
 
