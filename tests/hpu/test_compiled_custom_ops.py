@@ -120,7 +120,7 @@ def test_a_kernel_that_throws_in_a_recipe_names_itself_and_its_line(usable):
     assert y.shape == (3,)
 
 
-def test_the_recipe_of_another_process_is_found(script):
+def test_the_recipe_of_another_process_is_found(script, tmp_path):
     code = """
     from tests.hpu import custom_ops
     custom_ops.loaded()
@@ -132,5 +132,6 @@ def test_the_recipe_of_another_process_is_found(script):
     work = openhpu.counters()
     print(work["recipes_compiled"], work["recipe_hits"] > 0)
     """
-    assert script(code).out == "1 True"
-    assert script(code).out == "0 True"
+    cache = {"PT_HPU_RECIPE_CACHE_CONFIG": f"{tmp_path / 'recipes'},False,64"}
+    assert script(code, **cache).out == "1 True"
+    assert script(code, **cache).out == "0 True"
