@@ -174,7 +174,7 @@ def _unequal(one: Any, two: Any, kind: str) -> str:
     dtype = compared.coarsest(getattr(torch, each[0].removeprefix("torch.")) for each in (one, two))
     row = one[1][-1] if one[1] else 1
     step = max(1, -(-math.prod(one[1]) // MOST_ELEMENTS))  # of the elements that were recorded
-    if not compared.close(a, b, compared.share(dtype), row, step):
+    if not compared.close(a, b, compared.share(dtype), row, step, compared.noise(dtype)):
         return f"{compared.amount(a, b)} ({one[0]} on {one[2]}, {two[0]} on {two[2]})"
     return "one has a gradient, the other has none" if kind == "line" and one[3] != two[3] else ""
 

@@ -52,12 +52,21 @@ def share(dtype: torch.dtype | None) -> float:
     return 0.0 if dtype is None else _STEPS.get(dtype.to_real(), 1) * torch.finfo(dtype).eps
 
 
-def close(a: torch.Tensor, b: torch.Tensor, share: float, row: int | None = None, step: int = 1) -> bool:
+def noise(dtype: torch.dtype | None) -> float:
+    """What the inputs' own last digits may make of a result that cancels, relative to its largest value that differs; 0
+    without a dtype."""
+    return 0.0 if dtype is None else min(_STEPS.get(dtype.to_real(), 1), 16) / 4 * torch.finfo(dtype).eps
+
+
+def close(
+    a: torch.Tensor, b: torch.Tensor, share: float, row: int | None = None, step: int = 1, noise: float = 0.0
+) -> bool:
     """Whether two results on the host, of one shape and dtype, agree but for `share`.
 
     Elements that are equal, or both NaN, set no scale. Each other one may differ by `share` of the largest value in its
     row that differs: a row is what the last dimension spans, or `row` elements, of which `a` and `b` hold every
-    `step`-th. Integers, bools and infinities have to be equal.
+    `step`-th. Integers, bools and infinities have to be equal. `noise`: an element may also differ by this part of the
+    largest value of all rows that differs, for results of inputs that are not equal to the bit.
     """
     if not (a.is_floating_point() or a.is_complex()):
         return torch.equal(a, b)
@@ -73,7 +82,8 @@ def close(a: torch.Tensor, b: torch.Tensor, share: float, row: int | None = None
         return False
     largest = torch.zeros(int(rows.max()) + 1, dtype=torch.float64)
     largest.scatter_reduce_(0, rows, torch.maximum(a.abs(), b.abs()), "amax")
-    return bool(((a - b).abs() <= share * largest[rows]).all())
+    allowed = torch.maximum(share * largest[rows], noise * largest.max())
+    return bool(((a - b).abs() <= allowed).all())
 
 
 def allowance(graph: _C.CapturedGraph) -> Callable[[torch.dtype | None], float]:
