@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+import habana_frameworks.torch as ht
 import habana_frameworks.torch.core as htcore
 from examples.tpc import operators
 
@@ -65,8 +66,8 @@ def main(steps: int = 20) -> None:
 
     for step in range(steps):
         compare("eager", step, mine.step())
-    graph = torch.hpu.HPUGraph()
-    with torch.hpu.graph(graph):
+    graph = ht.hpu.HPUGraph()
+    with ht.hpu.graph(graph):
         loss = mine.step()
     for step in range(steps, 2 * steps):
         graph.replay()
