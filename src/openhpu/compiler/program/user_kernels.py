@@ -25,7 +25,9 @@ if not hasattr(torch.ops.openhpu, "user_kernel"):
     )
 _compiler = torch.library.Library("openhpu_compiler", "FRAGMENT")
 _compiler.define(
-    "user_kernel(str op, Tensor?[] inputs, Tensor[] starts, SymInt[] sizes, int[] layout, SymInt[] words) -> Tensor[]"
+    "user_kernel(str op, Tensor?[] inputs, Tensor[] starts, SymInt[] sizes, int[] layout, SymInt[] words) -> Tensor[]",
+    # So that Inductor does not run it where its inputs are constants: the compile process has no kernels of users.
+    tags=(torch.Tag.nondeterministic_seeded,),
 )
 # It may do more than compute: it is called as often as in eager mode.
 torch.fx.node.has_side_effect(torch.ops.openhpu_compiler.user_kernel.default)
