@@ -34,7 +34,7 @@ Tensors = Sequence[torch.Tensor]
 
 _PATIENCE_S = 20.0  # for a capture or a check on another thread
 _MOST_TEXT = 80  # characters of a value
-_DECIDED = "Python decided, and a replay does not"
+_DECIDED = "Python code chose which, and a replay runs no Python code"
 _CAUSES = {
     "number": "`{argument}` was {before} at the capture and is {after} now, and a replay uses the captured one",
     "contents": "it reads another outside tensor than at the capture, and a replay reads the captured one",
