@@ -171,7 +171,9 @@ def _print_environment(options: argparse.Namespace) -> int:
     rows = in_force.in_force()
     chosen = [row._asdict() for row in rows if not options.set or row.state != "default"]
     invalid = int(any(row.state == "invalid" for row in rows))
-    write_output("openhpu env", json.dumps(chosen, indent=1) if options.json else in_force.table(rows, options.set), invalid)
+    write_output(
+        "openhpu env", json.dumps(chosen, indent=1) if options.json else in_force.table(rows, options.set), invalid
+    )
     return invalid
 
 

@@ -36,7 +36,11 @@ class _Row(NamedTuple):
 _ROWS = (
     _Row("compiled after warm-up", lambda d: [observed.later(r) for r in d["phases"]["later"]], says_none=["lazy"]),
     _Row("recompilations", lambda d: [observed.recompiled(r) for r in d["recompilations"]], says_none=["lazy"]),
-    _Row("CPU fallbacks", lambda d: [observed.times(r, observed.fallback(r)) for r in d["fallbacks"]], says_none=_ANY_MODE),
+    _Row(
+        "CPU fallbacks",
+        lambda d: [observed.times(r, observed.fallback(r)) for r in d["fallbacks"]],
+        says_none=_ANY_MODE,
+    ),
     _Row("a Gaudi would not permit", lambda d: [observed.times(r, observed.kindness(r)) for r in d["kindnesses"]]),
     _Row("to run this on a Gaudi", observed.needs),
     _Row(
