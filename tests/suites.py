@@ -113,6 +113,7 @@ COMPILED_FILES = _files(
         f"compiled_{name}"
         for name in (
             "constants",
+            "custom_ops",
             "deterministic",
             "failures",
             "gaudi_ops",
@@ -134,8 +135,10 @@ COMPILER_FILES = tuple(
 # PyTorch themselves.
 TOOLS = (
     *(f"tests/python/{name}/*" for name in ("benchmarks", "commands", "ecosystem", "release")),
+    "tests/python/openhpu/integration/migration/test_scripts.py",
     "tests/python/openhpu/integration/test_shared_tensors.py",
     *(f"tests/python/openhpu/observe/{name}" for name in ("insight/*", "metrics/*", "smi/test_live.py")),
+    "tests/python/openhpu/settings/test_folders.py",
     "tests/python/openhpu/testing/test_plugin.py",
 )
 # Most of their time is that of importing DeepSpeed in each rank. Training with each stage runs each time.
@@ -151,10 +154,11 @@ LAUNCHED = (
 )
 # Several processes for each test.
 TENANTS = ("tests/lightning/pytorch/datamodule/*", *_files("lightning", "roots", "tenants"))
-# Libraries, gigabytes, TorchScript, and processes that import PyTorch themselves.
+# Libraries, gigabytes, TorchScript, compilers, and processes that import PyTorch themselves.
 SELDOM = _files(
     "hpu",
     "compile_sizes",
+    "custom_op_builds",
     "fork",
     "interrupts",
     "large_tensors",
@@ -197,15 +201,27 @@ SUITES = {
         ("tests/port/test_*.py",),
         {"PYTHONPATH": os.pathsep.join([str(ROOT / "openhpu-port" / "src"), DEEPSPEED["PYTHONPATH"]])},
         compiles=True,
+        period=3,
+        turns=_files("port", "comparing"),
     ),
     "predict": Suite(("tests/predict/**/test_*.py",), {"PYTHONPATH": str(ROOT / "openhpu-predict" / "src")}),
-    "tpc": Suite(("tests/tpc/**/test_*.py",), {"PYTHONPATH": str(ROOT / "openhpu-tpc" / "src")}, compiles=True),
+    "tpc": Suite(
+        ("tests/tpc/**/test_*.py",),
+        {"PYTHONPATH": str(ROOT / "openhpu-tpc" / "src")},
+        compiles=True,
+        period=3,
+        turns=_files("tpc", "building", "intrinsics", "language"),
+    ),
     # A part of the long suites, another one for each commit.
     "rotating": Suite(("tests/rotating/test_*.py",), compiles=True, seconds=1000),
     "distributed-lazy": Suite(("tests/distributed/**/test_*.py",), LAZY, period=6, turns=RANKS),
     # Under FUZZ=nightly, which is `make fuzz`, one test draws all programs.
     "fuzz": Suite(("tests/fuzz/test_*.py",), LAZY, compiles=True, seconds=3000 if "FUZZ" in os.environ else 120),
     "compiled-eager": Suite(
-        ("tests/hpu/test_compiled_eagerly_*.py",), COMPILED | {"PT_HPU_LAZY_MODE": "0"}, compiles=True
+        ("tests/hpu/test_compiled_eagerly_*.py",),
+        COMPILED | {"PT_HPU_LAZY_MODE": "0"},
+        compiles=True,
+        period=3,
+        turns=("*",),
     ),
 }

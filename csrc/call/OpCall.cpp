@@ -81,7 +81,7 @@ void OpCall::inspect_tensor(const at::Tensor& t, size_t arg, bool written) {
   }
   const uint64_t dtype = uint64_t{1} << static_cast<int>(c10::typeMetaToScalarType(impl->dtype()));
   every_dtype |= dtype;
-  // A number in a tensor's clothes (2.0 * x) does not decide whether the operator is native.
+  // PyTorch wraps the number of `2.0 * x` in a tensor. It does not decide whether the operator is native.
   if (!(flags & 8) && !impl->is_wrapped_number()) dtypes |= dtype;
   if (self_dtype < 0) self_dtype = static_cast<int>(c10::typeMetaToScalarType(impl->dtype()));
   operands_.push_back({&t, arg, written});

@@ -63,7 +63,7 @@ bool is_chosen(const at::Tensor& a, const at::Tensor& b) {
   const bool by_columns = a.dim() == 2 && b.stride(0) == 1 && b.stride(1) == k;
   if (std::min(k, n) < kLeastSize || (m < kLeastSize && !by_columns)) return false;
   const ProductBounds& from = bounds();
-  // In floating point: the number of multiplications of a product that fits no memory fits no integer.
+  // In floating point, since the sizes of a meta tensor may give more multiplications than an integer holds.
   const double multiplications = static_cast<double>(m) * n * k * batch;
   if (batch > 1) return multiplications >= static_cast<double>(from.batch);
   return multiplications >= static_cast<double>(std::min(m, n) < kSkinny ? from.skinny : from.single);

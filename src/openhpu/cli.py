@@ -4,6 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib.metadata import entry_points
+from typing import Any
 
 from openhpu.settings.output import write_output
 
@@ -17,7 +18,7 @@ _BESIDE = {"port": "openhpu-port", "compare": "openhpu-port", "predict": "openhp
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand. Returns the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    others = {point.name: point for point in entry_points(group=_GROUP) if point.name not in ("run", "env", "trace")}
+    others = {point.name: point for point in entry_points(group=_GROUP) if point.name not in _OWN}
     if given and given[0] in others:
         return int(others[given[0]].load()(given[1:]))
     missing = {name: distribution for name, distribution in _BESIDE.items() if name not in others}
@@ -25,6 +26,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(2, f"{given[0]}: {_not_installed(missing[given[0]])}")
     parser = argparse.ArgumentParser(prog="openhpu", description="Intel Gaudi's PyTorch stack in software.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for add in _OWN.values():
+        add(commands)
+    for name, point in others.items():
+        commands.add_parser(name, help=f"of {point.dist.name if point.dist else point.value}", add_help=False)
+    for name, distribution in missing.items():
+        commands.add_parser(name, help=_not_installed(distribution), add_help=False)
+    options = parser.parse_args(given)
+    code: int = options.start(options)
+    return code
+
+
+_Commands = Any  # the object that argparse's add_subparsers returns has no public class
+
+
+def _add_run(commands: _Commands) -> None:
     run = commands.add_parser(
         "run",
         help="run a script and report fallbacks, waits, recompilations and memory",
@@ -51,9 +67,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument("--json", action="store_true", help="print the report as the last line of stdout, as JSON")
     run.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     run.add_argument("script", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    run.set_defaults(start=_run, parser=run)
+
+
+def _add_env(commands: _Commands) -> None:
     env = commands.add_parser("env", help="print the value of each environment variable, and its source")
     env.add_argument("--set", action="store_true", help="only those that are set")
     env.add_argument("--json", action="store_true", help="as JSON")
+    env.set_defaults(start=_print_environment)
+
+
+def _add_trace(commands: _Commands) -> None:
     trace = commands.add_parser(
         "trace",
         help="sum a trace up, or merge several into one",
@@ -61,21 +85,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     trace.add_argument("files", nargs="+", metavar="FILE", help="a trace, of torch.profiler or HABANA_PROFILE=1")
     trace.add_argument("-o", "--output", metavar="MERGED", help="merge: the file to write")
-    commands.add_parser("calibrate", help="measure which library computes matrix products faster, for later processes")
-    for name, point in others.items():
-        commands.add_parser(name, help=f"of {point.dist.name if point.dist else point.value}", add_help=False)
-    for name, distribution in missing.items():
-        commands.add_parser(name, help=_not_installed(distribution), add_help=False)
-    options = parser.parse_args(given)
-    if options.command == "env":
-        return _print_environment(options.set, options.json)
-    if options.command == "calibrate":
-        return _calibrate()
-    if options.command == "trace":
-        return _trace(options.files, options.output)
+    trace.set_defaults(start=_trace)
+
+
+def _add_calibrate(commands: _Commands) -> None:
+    help_text = "measure which library computes matrix products faster, for later processes"
+    commands.add_parser("calibrate", help=help_text).set_defaults(start=_calibrate)
+
+
+# This distribution's subcommands, each with the function that adds its parser.
+_OWN = {"run": _add_run, "env": _add_env, "trace": _add_trace, "calibrate": _add_calibrate}
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Returns the script's exit code, or 2 if it was not started."""
     script = options.script if options.module is None else ["-m", *options.module]
     if script in ([], ["--"]):
-        run.error("no script was given")
+        options.parser.error("no script was given")
     from openhpu.observe.insight import launch
 
     try:
@@ -93,13 +119,15 @@ def _failed(code: int, why: str) -> int:
     return code
 
 
-def _trace(files: list[str], output: str | None) -> int:
+def _trace(options: argparse.Namespace) -> int:
     """Returns 2 for a file that is not a trace or a wrong argument, 1 if the merged file can't be written."""
     import json
     from pathlib import Path
 
     from openhpu.observe.profiler import merge, reading, summary
 
+    files: list[str] = options.files
+    output: str | None = options.output
     merging = files[0] == "merge"
     try:
         if merging and (output is None or len(files) < 2):
@@ -121,7 +149,7 @@ def _trace(files: list[str], output: str | None) -> int:
     return 0
 
 
-def _calibrate() -> int:
+def _calibrate(_: argparse.Namespace) -> int:
     """Returns 1 if there is nothing to choose, or the file can't be written."""
     from openhpu.device import product_rule
 
@@ -134,16 +162,18 @@ def _calibrate() -> int:
     return 0
 
 
-def _print_environment(only_set: bool, as_json: bool) -> int:
+def _print_environment(options: argparse.Namespace) -> int:
     """Returns 1 if a value is not allowed: the device would refuse to load."""
     import json
 
     from openhpu.settings import in_force
 
     rows = in_force.in_force()
-    chosen = [row._asdict() for row in rows if not only_set or row.state != "default"]
+    chosen = [row._asdict() for row in rows if not options.set or row.state != "default"]
     invalid = int(any(row.state == "invalid" for row in rows))
-    write_output("openhpu env", json.dumps(chosen, indent=1) if as_json else in_force.table(rows, only_set), invalid)
+    write_output(
+        "openhpu env", json.dumps(chosen, indent=1) if options.json else in_force.table(rows, options.set), invalid
+    )
     return invalid
 
 

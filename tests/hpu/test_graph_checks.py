@@ -157,7 +157,7 @@ BROKEN = {
         "aten::add",
         "self.options.bias was 1.0 at the capture",
     ),
-    "branch": (set_to(relu=True), "aten::relu", "Python decided, and a replay does not; self.relu was False"),
+    "branch": (set_to(relu=True), "aten::relu", "a replay runs no Python code; self.relu was False"),
     "stale tensor": (set_to(mask=2), "aten::mul", ""),
     "other tensor": (lambda: set_to(mask=ones(4, value=3.0))(), "aten::mul", "self.mask is another tensor now"),
     "replaced weight": (scaled(replace_weight), "aten::", "self.linear.weight is another tensor now"),

@@ -29,45 +29,67 @@ def rewrite(args: Sequence[cst.Arg], described: str) -> list[cst.Arg]:
     if any(arg.star for arg in args):
         raise Untranslatable("arguments come by * or **")
     tokens = described.removeprefix("^").split()
-    given = _by_name(args, tokens)
-    new: list[cst.Arg] = []
-    by_name = False
-
-    def add(name: str, arg: cst.Arg) -> None:
-        nonlocal by_name
-        by_name = by_name or arg.keyword is not None
-        new.append(_keyword(arg, name) if by_name else arg)
-
+    new = _New(_by_name(args, tokens))
     for token in tokens:
+        if token == "...":
+            new.add_keywords(args)
+        else:
+            new.add_token(token)
+    if "..." in tokens:
+        new.args.sort(key=lambda arg: next((at for at, one in enumerate(args) if one.value is arg.value), len(args)))
+    return _with_commas(new.args, args)
+
+
+class _New:
+    """The new arguments, token by token."""
+
+    def __init__(self, given: dict[str, cst.Arg]) -> None:
+        self.given = given  # the old arguments, by their old names
+        self.args: list[cst.Arg] = []
+        self.by_name = False  # whether those that follow need their names
+
+    def add_token(self, token: str) -> None:
+        """A token of `table.Entry.arguments`. Raises Untranslatable."""
         renamed = _RENAMED.fullmatch(token)
         name, _, value = token.lstrip("-~+").partition("=")
         if token == "*":
-            by_name = True
-        elif token == "...":
-            for arg in (one for one in args if one.keyword and one.keyword.value not in given):
-                add(arg.keyword.value, arg)  # type: ignore[union-attr]
+            self.by_name = True
         elif token[0] == "+":
             added = cst.Arg(cst.parse_expression(value or name))
-            new.append(_keyword(added, name) if value else added)
+            self.args.append(_keyword(added, name) if value else added)
         elif renamed and renamed[3]:
-            if renamed[2] in given:
-                owner = given[renamed[2]].value
-                text = code(owner) if isinstance(owner, cst.Name | cst.Attribute) else f"({code(owner)})"
-                add(renamed[1], cst.Arg(cst.parse_expression(text + renamed[3])))
+            self._add_part(renamed)
         elif token[0] == "~":
-            if name in given and code(given[name].value) != value:
+            if name in self.given and code(self.given[name].value) != value:
                 raise Untranslatable(f"{name} is given")
         elif token[0] != "-":
-            name, old = (renamed[1], renamed[2]) if renamed else (name, name)
-            if old in given:
-                add(name, given[old])
-            else:
-                by_name = True
-                if value:
-                    new.append(_keyword(cst.Arg(cst.parse_expression(value)), name))
-    if "..." in tokens:
-        new.sort(key=lambda arg: next((at for at, one in enumerate(args) if one.value is arg.value), len(args)))
-    return _with_commas(new, args)
+            new_name, old_name = (renamed[1], renamed[2]) if renamed else (name, name)
+            self._add_given(new_name, old_name, default=value)
+
+    def add_keywords(self, args: Sequence[cst.Arg]) -> None:
+        """Keywords that no token names."""
+        for arg in args:
+            if arg.keyword and arg.keyword.value not in self.given:
+                self._add(arg.keyword.value, arg)
+
+    def _add_part(self, renamed: re.Match[str]) -> None:
+        name, owner_name, part = renamed.groups()
+        if owner_name in self.given:
+            owner = self.given[owner_name].value
+            text = code(owner) if isinstance(owner, cst.Name | cst.Attribute) else f"({code(owner)})"
+            self._add(name, cst.Arg(cst.parse_expression(text + part)))
+
+    def _add_given(self, name: str, old: str, default: str) -> None:
+        if old in self.given:
+            self._add(name, self.given[old])
+            return
+        self.by_name = True
+        if default:
+            self.args.append(_keyword(cst.Arg(cst.parse_expression(default)), name))
+
+    def _add(self, name: str, arg: cst.Arg) -> None:
+        self.by_name = self.by_name or arg.keyword is not None
+        self.args.append(_keyword(arg, name) if self.by_name else arg)
 
 
 def _by_name(args: Sequence[cst.Arg], tokens: list[str]) -> dict[str, cst.Arg]:

@@ -94,6 +94,16 @@ def to_device(target: str) -> Table:
         "hpu", target, ("habana_frameworks", "torch.hpu", "torch.ops.hpu", "lightning_habana", "optimum.habana")
     )
     table.names["torch.hpu"] = Entry(f"torch.{target}")
+    _add_counterparts(table)
+    for line in TABLE.read_text(encoding="utf-8").splitlines()[1:]:
+        _add_line(table, line)
+    table.methods = {name.rpartition(".")[2]: entry.to for name, entry in table.names.items() if "()" in name}
+    return table
+
+
+def _add_counterparts(table: Table) -> None:
+    """The names and attributes that GPU migration knows, the other way round."""
+    target = table.target
     for row in cuda_names.ROWS.values():
         old = row.counterpart
         # Of several names of torch.cuda the one that is spelled alike.
@@ -104,24 +114,26 @@ def to_device(target: str) -> Table:
         old, new = (one.rpartition(".")[2] for one in (row.counterpart, row.name))
         if "hpu" in old and old.replace("hpu", "cuda") == new and not row.name.startswith("torch.cuda."):
             table.attributes[old] = new.replace("cuda", target)
-    for line in TABLE.read_text(encoding="utf-8").splitlines()[1:]:
-        name, *cells, arguments, reason = line.split("\t")
-        to = cells[TARGETS.index(target)].replace("{device}", target)
-        arguments = " ".join(
-            token.removeprefix("cpu?") for token in arguments.split() if target == "cpu" or not token.startswith("cpu?")
-        )
-        if ":" in name and not name.startswith('"'):
-            table.settings[name] = Entry(to, reason=reason)
-        elif cells[0].startswith("-> "):
-            table.spellings[name] = cells[0][3:]
-        elif name.startswith('"'):
-            table.strings[name.strip('"')] = to.strip('"')
-        elif name.startswith("$"):
-            table.variables[name[1:]] = to
-        else:
-            table.names[name] = _present(Entry(to, arguments, reason))
-    table.methods = {name.rpartition(".")[2]: entry.to for name, entry in table.names.items() if "()" in name}
-    return table
+
+
+def _add_line(table: Table, line: str) -> None:
+    """A line of names.tsv: a setting, a spelling, a string, an environment variable or a name of Python."""
+    target = table.target
+    name, *cells, arguments, reason = line.split("\t")
+    to = cells[TARGETS.index(target)].replace("{device}", target)
+    arguments = " ".join(
+        token.removeprefix("cpu?") for token in arguments.split() if target == "cpu" or not token.startswith("cpu?")
+    )
+    if ":" in name and not name.startswith('"'):
+        table.settings[name] = Entry(to, reason=reason)
+    elif cells[0].startswith("-> "):
+        table.spellings[name] = cells[0][3:]
+    elif name.startswith('"'):
+        table.strings[name.strip('"')] = to.strip('"')
+    elif name.startswith("$"):
+        table.variables[name[1:]] = to
+    else:
+        table.names[name] = _present(Entry(to, arguments, reason))
 
 
 def from_cuda() -> Table:

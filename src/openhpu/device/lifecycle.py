@@ -96,7 +96,8 @@ def _prepare_to_open() -> None:
     if _C.is_initialized():
         return
     with _lock:
-        configure(again=True)
+        # Only the first to prepare does so: while another thread does, this one's caller may open the device.
+        configure(again=not _prepared)
         if _prepared:
             return
         _prepared = True  # what follows may open the device

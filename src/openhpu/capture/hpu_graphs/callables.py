@@ -3,18 +3,21 @@
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from openhpu.capture.hpu_graphs.account import Capturing
 from openhpu.capture.hpu_graphs.capture import HPUGraph
-from openhpu.capture.hpu_graphs.check import Check, Plain, check_of
+from openhpu.capture.hpu_graphs.checked import Plain, check_of
 from openhpu.capture.hpu_graphs.outcome import Copies, Outcome
 from openhpu.capture.hpu_graphs.parts import Whole
 from openhpu.capture.hpu_graphs.structure import Unsuitable, Walk, static_copy, walk_call
 from openhpu.capture.hpu_graphs.undone import Busy, HostGenerators, OneWarning, Uncapturable, undone_capture
+
+if TYPE_CHECKING:
+    from openhpu.capture.hpu_graphs.check import Check
 
 Tensors = tuple[torch.Tensor, ...]
 

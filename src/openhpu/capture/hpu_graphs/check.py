@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from openhpu import _C, settings
+from openhpu import _C
 from openhpu.capture.hpu_graphs.apart import Outside, run_apart
 from openhpu.capture.hpu_graphs.capture import HPUGraph
+from openhpu.capture.hpu_graphs.checked import Plain
 from openhpu.capture.hpu_graphs.compared import (
     COLLECTIVES,
     NO_MEMORY,
@@ -34,7 +35,7 @@ Tensors = Sequence[torch.Tensor]
 
 _PATIENCE_S = 20.0  # for a capture or a check on another thread
 _MOST_TEXT = 80  # characters of a value
-_DECIDED = "Python decided, and a replay does not"
+_DECIDED = "Python code chose which, and a replay runs no Python code"
 _CAUSES = {
     "number": "`{argument}` was {before} at the capture and is {after} now, and a replay uses the captured one",
     "contents": "it reads another outside tensor than at the capture, and a replay reads the captured one",
@@ -47,14 +48,6 @@ _CAUSES = {
 }
 _OTHER = "its `{argument}` has another {cause} than at the capture: {before}, now {after}"
 _checking = threading.RLock()  # plain calls run one at a time: each gives Python's objects back
-
-
-class Plain(NamedTuple):
-    """What a plain call made."""
-
-    results: list[torch.Tensor]
-    written: list[tuple[torch.Tensor, torch.Tensor]]  # what a replay changes, and what the plain call wrote to instead
-    outcome: Outcome | None = None
 
 
 Prepare = Callable[[HPUGraph], Callable[[], Plain]]
@@ -309,10 +302,8 @@ def _look() -> None:
             say(owner, "overwritten", text, op, site)
 
 
-def check_of(function: Callable[..., Any], graph: HPUGraph, kind: str = "", **known: Any) -> Check | None:
-    """The check of a graph that was captured just now, with OPENHPU_CHECK_GRAPHS; otherwise None."""
-    if not settings.get("OPENHPU_CHECK_GRAPHS"):
-        return None
+def begin(function: Callable[..., Any], graph: HPUGraph, kind: str = "", **known: Any) -> Check:
+    """The check of a graph that was captured just now."""
     _listen()
     return Check(function, graph, kind, **known)
 

@@ -5,7 +5,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import nn
@@ -14,13 +14,16 @@ from openhpu import settings
 from openhpu.capture.hpu_graphs import structure
 from openhpu.capture.hpu_graphs.account import Capturing
 from openhpu.capture.hpu_graphs.capture import HPUGraph
-from openhpu.capture.hpu_graphs.check import Check, Plain, check_of
+from openhpu.capture.hpu_graphs.checked import Plain, check_of
 from openhpu.capture.hpu_graphs.outcome import Copies, Outcome
 from openhpu.capture.hpu_graphs.parts import Whole
 from openhpu.capture.hpu_graphs.structure import Walk, storages_of
 from openhpu.capture.hpu_graphs.undone import Busy, HostGenerators, OneWarning, Uncapturable, undone_capture
 from openhpu.device import steps
 from openhpu.observe import differences, events
+
+if TYPE_CHECKING:
+    from openhpu.capture.hpu_graphs.check import Check
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -35,7 +38,7 @@ class CachedParams:
     out_tinfo_list: Any = None
     asynchronous: bool = False
     outcome: Outcome | None = None
-    check: Check | None = None
+    check: "Check | None" = None
 
     def __post_init__(self) -> None:
         self.own_storages = {*storages_of(self.out_tinfo_list or ())}

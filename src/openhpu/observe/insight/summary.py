@@ -1,6 +1,7 @@
 """A document as text for a terminal."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from openhpu.observe.insight import observed
 from openhpu.observe.insight.schema import Document, SharedCollective
@@ -20,6 +21,49 @@ def text(documents: list[Document], exit_code: int | None) -> str:
     return "\n".join(lines) + "\n"
 
 
+# Modes in which a list without entries is shown, as "none". In the others it is left out.
+_ANY_MODE = ("eager", "lazy")
+
+
+class _Row(NamedTuple):
+    """A titled list of the summary, and the modes in which it says "none" where it has no entries."""
+
+    title: str
+    entries: Callable[[Document], list[str]]
+    says_none: Sequence[str] = ()
+
+
+_ROWS = (
+    _Row("compiled after warm-up", lambda d: [observed.later(r) for r in d["phases"]["later"]], says_none=["lazy"]),
+    _Row("recompilations", lambda d: [observed.recompiled(r) for r in d["recompilations"]], says_none=["lazy"]),
+    _Row(
+        "CPU fallbacks",
+        lambda d: [observed.times(r, observed.fallback(r)) for r in d["fallbacks"]],
+        says_none=_ANY_MODE,
+    ),
+    _Row("a Gaudi would not permit", lambda d: [observed.times(r, observed.kindness(r)) for r in d["kindnesses"]]),
+    _Row("to run this on a Gaudi", observed.needs),
+    _Row(
+        "indices out of range (an accelerator reads an unspecified row here)",
+        lambda d: [f"{observed.where(r)}: {observed.out_of_range(r)}" for r in d["indices_out_of_range"]],
+    ),
+    _Row(
+        "integers of 64 bits that wrapped to 32 (OPENHPU_INT64=gaudi)",
+        lambda d: [observed.times(r, r["op"], "element") for r in d["int64_overflows"]],
+    ),
+    _Row("operands moved from the CPU", lambda d: [observed.times(r, r["op"]) for r in d["moved_operands"]]),
+    _Row("blocking reads", lambda d: [observed.waited(r) for r in d["blocking_reads"]], says_none=_ANY_MODE),
+    _Row(
+        "waits for sizes that depend on values",
+        lambda d: [observed.waited(r) for r in d["shape_waits"]],
+        says_none=_ANY_MODE,
+    ),
+    _Row("waits that a Gaudi does not have", lambda d: observed.own_waits(d["own_waits"])),
+    _Row("collectives", lambda d: [observed.collective(c) for c in d["collectives"]]),
+)
+_ERRORS = _Row("errors", lambda d: [f"{observed.where(e)}: {e['op']}: {e['message']}" for e in d["errors"]])
+
+
 def _lines(document: Document) -> Iterator[str]:
     process = document["process"]
     if process["pid"] is None:
@@ -28,8 +72,24 @@ def _lines(document: Document) -> Iterator[str]:
     yield f"{process['mode']} mode, {process['seconds']:.1f} s{observed.unended(document)}"
     yield from _steps(document)
     yield from _graphs(document)
-    if len(words := observed.phases(document)) > 1:
+    yield from _phases(document)
+    yield from _captures(document)
+    for row in _ROWS:
+        shown = _listed if process["mode"] in row.says_none else _found
+        yield from shown(row.title, row.entries(document))
+    yield from _memory(document)
+    yield from _sections(document)
+    yield from _found(_ERRORS.title, _ERRORS.entries(document))
+
+
+def _phases(document: Document) -> Iterator[str]:
+    words = observed.phases(document)
+    if len(words) > 1:
         yield from _found("phases", words)
+
+
+def _captures(document: Document) -> Iterator[str]:
+    """HPU graphs, and what their check found."""
     if document["captures"]:
         yield f"HPU graphs: {observed.captures(document)}"
         yield from _listed("each graph", [f"{observed.where(r)}: {observed.capture(r)}" for r in document["captures"]])
@@ -38,38 +98,23 @@ def _lines(document: Document) -> Iterator[str]:
         yield f"HPU graphs checked: {checked}"
         for name, rows in (("different", document["graph_differences"]), ("not checked", document["graphs_unchecked"])):
             yield from _found(name, [f"{observed.where(r)}: {observed.check(r)}" for r in rows])
-    of_graphs = _listed if process["mode"] == "lazy" else _found
-    yield from of_graphs("compiled after warm-up", [observed.later(r) for r in document["phases"]["later"]])
-    yield from of_graphs("recompilations", [observed.recompiled(r) for r in document["recompilations"]])
-    yield from _listed("CPU fallbacks", [observed.times(r, observed.fallback(r)) for r in document["fallbacks"]])
-    yield from _found(
-        "a Gaudi would not permit", [observed.times(r, observed.kindness(r)) for r in document["kindnesses"]]
-    )
-    yield from _found("to run this on a Gaudi", observed.needs(document))
-    yield from _found(
-        "indices out of range (an accelerator reads an unspecified row here)",
-        [f"{observed.where(r)}: {observed.out_of_range(r)}" for r in document["indices_out_of_range"]],
-    )
-    yield from _found(
-        "integers of 64 bits that wrapped to 32 (OPENHPU_INT64=gaudi)",
-        [observed.times(r, r["op"], "element") for r in document["int64_overflows"]],
-    )
-    yield from _found("operands moved from the CPU", [observed.times(r, r["op"]) for r in document["moved_operands"]])
-    yield from _listed("blocking reads", [observed.waited(r) for r in document["blocking_reads"]])
-    yield from _listed("waits for sizes that depend on values", [observed.waited(r) for r in document["shape_waits"]])
-    yield from _found("waits that a Gaudi does not have", observed.own_waits(document["own_waits"]))
-    yield from _found("collectives", [observed.collective(c) for c in document["collectives"]])
+
+
+def _memory(document: Document) -> Iterator[str]:
     memory = document["memory"]
-    yield f"memory peak: {observed.size(memory['peak_bytes'])} of {observed.size(memory['limit_bytes'])}" + (
-        f"; {observed.size(memory['peak_growth_bytes'])} of it came at {observed.where(memory, 'peak_')}"
-        if memory["peak_line"]
-        else ""
-    )
+    peak = f"memory peak: {observed.size(memory['peak_bytes'])} of {observed.size(memory['limit_bytes'])}"
+    if memory["peak_line"]:
+        grown = observed.size(memory["peak_growth_bytes"])
+        peak += f"; {grown} of it came at {observed.where(memory, 'peak_')}"
+    yield peak
     yield from _found("does not fit", observed.too_large(document))
+
+
+def _sections(document: Document) -> Iterator[str]:
+    """Sections that other distributions add."""
     for section in document["sections"]:
-        facts = ["; ".join(f"{name} {value}" for name, value in section["facts"])] if section["facts"] else []
-        yield from _listed(section["title"], [*facts, *section["notes"]])
-    yield from _found("errors", [f"{observed.where(e)}: {e['op']}: {e['message']}" for e in document["errors"]])
+        facts = "; ".join(f"{name} {value}" for name, value in section["facts"])
+        yield from _listed(section["title"], [*([facts] if facts else []), *section["notes"]])
 
 
 def _shared(row: SharedCollective) -> str:
