@@ -25,6 +25,7 @@ SAME_KIND = {
     "rotary",
     "seeded",
     "summary",
+    "tables",
     "user_kernels",
 }
 

@@ -13,13 +13,13 @@ marked `lowered`, arguments in float32 are cast to autocast's dtype first, as th
 import functools
 import importlib
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch.utils._pytree import tree_map_only
 
 from openhpu.compiler.program.named import Arguments as Arguments, by_name
-from openhpu.settings.table import rows_beside
+from openhpu.settings import tables
 
 NAMESPACE = "hpu"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,13 +27,13 @@ AUTOCAST: Any = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastHPU)  # typ
 
 
 class Row(NamedTuple):
-    """A line of operators.tsv. `schema`: without its namespace. `function`: with its module. `made_of`: the PyTorch
-    operators that it calls. `binding`: the name in Gaudi's module `_hpex_C`."""
+    """A row of operators.tsv. `schema`: without its namespace. `function`: with its module. `made_of`: the PyTorch
+    operators that it calls. `lowered`: under autocast. `binding`: the name in Gaudi's module `_hpex_C`."""
 
     schema: str
     function: str
     made_of: str
-    lowered: str = ""
+    lowered: Literal["lowered", ""] = ""
     binding: str = ""
 
     @property
@@ -42,9 +42,15 @@ class Row(NamedTuple):
         return self.schema.partition("(")[0]
 
 
-def rows() -> list[Row]:
+@functools.cache
+def table() -> tables.Table[Row]:
+    """The table, as it is on disk."""
+    return tables.beside(__file__, "operators.tsv", Row, unique="schema")
+
+
+def rows() -> tuple[Row, ...]:
     """Those of the table."""
-    return [Row(*row) for row in rows_beside(__file__, "operators.tsv")[1:]]
+    return table().rows
 
 
 def implementation(row: Row) -> Callable[..., Any]:
