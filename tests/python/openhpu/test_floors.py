@@ -18,9 +18,11 @@ COMPILED = {"_C", "_machine"}  # the core; its loader is integration/compat.py
 SAME_KIND = {
     "__init__",
     "__main__",
+    "arguments",
     "attention",
     "cli",
     "errors",
+    "operators",
     "report",
     "rotary",
     "seeded",

@@ -182,7 +182,7 @@ def test_what_is_wrong_is_said(what, tmp_path):
 
 
 def test_what_only_the_code_knows_is_said_with_its_place(tmp_path):
-    """A default that its row does not allow."""
+    """A default that its row does not allow, a schema that PyTorch cannot parse, a function that does not exist."""
     path = tmp_path / "variables.toml"
     path.write_text(
         '[A]\nkind = "int"\nlow = 1\nmeaning = "x"\n\n[B]\nkind = "int"\nlow = 1\ndefault = "0"\nmeaning = "x"\n'
@@ -190,3 +190,22 @@ def test_what_only_the_code_knows_is_said_with_its_place(tmp_path):
     with pytest.raises(tables.TableError, match=r"variables\.toml, line 9, column default: .*B='0' is not valid"):
         variables.read(tables.read(path, variables.Row))
 
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [
+        ("f(Tensr x) -> Tensor\tnorms.rms_norm\tmul\n", "schema"),
+        ("f(Tensor x) -> Tensor\tnorms.none\tmul\n", "function"),
+        ("f(Tensor x) -> Tensor\tnone.rms_norm\tmul\n", "function"),
+    ],
+)
+def test_an_operator_that_cannot_be_registered(row, column, tmp_path, monkeypatch, hpu):
+    path = tmp_path / "operators.tsv"
+    path.write_text(
+        f"schema\tfunction\tmade_of\tlowered\tbinding\ng(Tensor x) -> Tensor\tindexing.identity\tclone\n{row}"
+    )
+    found = tables.read(path, registry.Row)
+    monkeypatch.setattr(registry, "table", lambda: found)
+    with pytest.raises(tables.TableError, match=rf"operators\.tsv, line 3, column {column}: "):
+        registry.implementation(found.rows[1])
+        registry.parsed(found.rows[1])
