@@ -1,13 +1,14 @@
 """Tables in documents that come from tables of the code: `make docs` (`python -m commands.docs`) writes them.
 
 Each stands in its page behind a comment with its name, `_BEGIN`, and before `_END`; the rest of the page is a text.
+Of Gaudi's operators it also writes the types of their arguments (`stubs`).
 """
 
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from commands import ROOT
+from commands import ROOT, stubs
 
 _BEGIN = "<!-- {}: written by `make docs` -->\n\n"
 _END = "\n\n<!-- end -->"
@@ -94,3 +95,4 @@ def updated(page: str) -> str:
 if __name__ == "__main__":
     for each in PAGES:
         path_of(each).write_text(updated(each), encoding="utf-8")
+    stubs.PATH.write_text(stubs.text(), encoding="utf-8")

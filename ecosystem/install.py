@@ -7,9 +7,11 @@ import sys
 import tarfile
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 from commands import ROOT, child
 from ecosystem.lanes import LANES, Lane
+from openhpu.settings import tables
 
 REQUIREMENTS = ROOT / "ecosystem" / "requirements"
 SHARED = REQUIREMENTS / "shared.tsv"  # packages, each with its hash and the lanes that have it
@@ -33,10 +35,17 @@ def requirements(name: str) -> str:
     return "".join(f"{package}\n" for package, lanes in _shared().items() if name in lanes)
 
 
-def _shared() -> dict[str, list[str]]:
+class Shared(NamedTuple):
+    """A row of the table of packages: name and version, its hash, and the lanes that have it."""
+
+    package: str
+    hash: str
+    lanes: tuple[str, ...]
+
+
+def _shared() -> dict[str, tuple[str, ...]]:
     """Of each package, with its version and its hash as pip reads them, the lanes that have it."""
-    rows = (line.split("\t") for line in SHARED.read_text().splitlines()[1:])
-    return {f"{package} --hash={digest}": lanes.split() for package, digest, lanes in rows}
+    return {f"{row.package} --hash={row.hash}": row.lanes for row in tables.read(SHARED, Shared)}
 
 
 def lock(name: str) -> None:
@@ -65,8 +74,11 @@ def lock(name: str) -> None:
     for line in lines:
         having.setdefault(line, set()).add(name)
     used = sorted((package for package, lanes in having.items() if lanes), key=str.lower)
-    rows = ("\t".join((*package.split(" --hash="), " ".join(sorted(having[package])))) for package in used)
-    SHARED.write_text("\n".join(("package\thash\tlanes", *rows)) + "\n")
+    rows = []
+    for package in used:
+        name_and_version, digest = package.split(" --hash=")
+        rows.append(Shared(name_and_version, digest, tuple(sorted(having[package]))))
+    SHARED.write_text(tables.text_of(Shared, rows))
 
 
 def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:

@@ -30,6 +30,8 @@ from tests.rotating import shards
 from tests.suites import SUITES, Suite
 
 FOLDER = BUILD / "tests"  # of logs
+CALLED = FOLDER / "called-rows.txt"  # see tests/hpu/called_rows.py
+CALLED_S = 60
 MINUTES = 75  # after which it is stopped
 AIM_MINUTES = 20  # on two idle cores
 HEADERS_S = 300
@@ -105,6 +107,9 @@ def run_suite(name: str, suite: Suite, arguments: list[str], budget: Budget, ran
         *arguments,
     ]
     environment = {**SHARED_CORES, **os.environ, "OPENHPU_MODULE_LOCKS": "0", **suite.environment}
+    if name == "hpu":
+        CALLED.unlink(missing_ok=True)
+        environment["TESTS_CALLED_ROWS"] = str(CALLED)
     budget.say(f"=== {name} begins")
     started = time.monotonic()
     log = FOLDER / f"{name}.log"
@@ -133,6 +138,14 @@ def run_suite(name: str, suite: Suite, arguments: list[str], budget: Budget, ran
     budget.done(name, counted(counts))
     said = f"=== {name} ended after {time.monotonic() - started:.0f} s: {counted(counts)}"
     budget.say(*([told[0]] if told else []), said)
+
+
+def rows_without_a_call() -> list[str]:
+    """The operators of operators.tsv that no test of the suite hpu has called."""
+    ended = child.run([sys.executable, "-m", "tests.hpu.called_rows", str(CALLED)], cwd=ROOT, seconds=CALLED_S)
+    if ended.code:
+        return [f"tests.hpu.called_rows: {ended.how}"]
+    return ended.output.split()
 
 
 def counted(counts: Counter[str]) -> str:
@@ -223,6 +236,9 @@ def run(only: list[str] | None, shard: str | None, passed_on: list[str], budget:
             headers.join(1.0)
         if paths and not child.ending():
             run_suite(name, suite, [*paths, *passed_on], budget, ran[name])
+            if name == "hpu" and not passed_on and not child.ending():
+                for row in rows_without_a_call():
+                    ran[name].outcomes[f"operators.tsv: {row}: no test calls it"] = "failed"
 
     ran.update((name, Ran()) for name in names)
     pool = ThreadPoolExecutor(min(MOST_SUITES, len(os.sched_getaffinity(0))))

@@ -5,7 +5,9 @@ A configuration has the sizes of those that it is `like`, and its own.
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from openhpu.settings import tables
 
 VOCABULARY = 99
 _TOKENS = {"vocab_size": VOCABULARY, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
@@ -92,13 +94,23 @@ class Model(NamedTuple):
         )
 
 
-def _model(name: str, inputs: str, generates: str, like: str, own: str) -> Model:
+class Row(NamedTuple):
+    """A row of the file. `config`: JSON."""
+
+    name: str
+    inputs: str
+    generates: Literal["yes", ""] = ""
+    like: tuple[str, ...] = ()
+    config: str = "{}"
+
+
+def _model(row: Row) -> Model:
     config: dict[str, Any] = {}
-    for other in like.split():
+    for other in row.like:
         config |= _LIKE[other]
-    return Model(name, inputs, config | json.loads(own or "{}"), bool(generates))
+    return Model(row.name, row.inputs, config | json.loads(row.config), bool(row.generates))
 
 
-_ROWS = Path(__file__).with_suffix(".tsv").read_text().splitlines()[1:]
-MODELS = tuple(_model(*row.split("\t")) for row in _ROWS)
+TABLE = Path(__file__).with_suffix(".tsv")
+MODELS = tuple(_model(row) for row in tables.read(TABLE, Row, unique="name"))
 GENERATIVE = tuple(model for model in MODELS if model.generates)

@@ -4,7 +4,6 @@ A cell is an operator under the name that scripts use (`torch.Tensor.add_`) with
 two dtypes. Arguments are samples of PyTorch's databases where they have the operator, else of `gaudi_samples`.
 """
 
-import csv
 import functools
 import itertools
 import pkgutil
@@ -14,7 +13,8 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from openhpu.integration.fallback import SUPPORT_TABLE
+from openhpu.integration.fallback import SUPPORT_TABLE, Supported
+from openhpu.settings import tables
 from tests import vision
 from tests.conformance import gaudi_samples
 from tests.conformance.database import Case, operators
@@ -39,24 +39,23 @@ SAMPLES = 2  # of these that are used
 
 
 @functools.cache
-def rows() -> list[dict[str, str]]:
-    with SUPPORT_TABLE.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+def rows() -> tuple[Supported, ...]:
+    return tables.read(SUPPORT_TABLE, Supported).rows
 
 
 def cells() -> int:
     """Cells of the table that say Yes."""
-    return sum(row[column] == "Yes" for row in rows() for column in COLUMNS)
+    return sum(getattr(row, column) == "Yes" for row in rows() for column in COLUMNS)
 
 
 def cases(families: tuple[str, ...] = FAMILIES) -> list[Case]:
     """A case for each cell; for each of both dtypes where the column is fp8. Two rows of the table are one operator."""
     found = {
-        Case(family, f"{row['kind']}.{row['operator']}", dtype): None
+        Case(family, f"{row.kind}.{row.operator}", dtype): None
         for family in families
         for row in rows()
         for column, dtypes in COLUMNS.items()
-        if row[column] == "Yes"
+        if getattr(row, column) == "Yes"
         for dtype in dtypes
     }
     return list(found)

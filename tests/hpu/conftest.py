@@ -14,7 +14,7 @@ import torch
 
 from commands import ROOT
 from openhpu import _C
-from tests.hpu import support
+from tests.hpu import called_rows as called_rows, support
 from tests.processes import clean_environment, run_code
 
 # What scripts need not say.

@@ -9,10 +9,23 @@ from typing import NamedTuple
 import torch
 
 from openhpu.integration.migration import cuda_names
-from openhpu.settings.table import find as find_variable
+from openhpu.settings import tables
+from openhpu.settings.variables import find as find_variable
 
 TABLE = Path(__file__).with_name("data") / "names.tsv"
 TARGETS = ("cuda", "xpu", "cpu")
+
+
+class Row(NamedTuple):
+    """A row of the file: what becomes of a name on each target, as `Entry` says it. A name in quotes is a string, one
+    after `$` a variable, one with a colon a setting; `-> name` in place of targets: another spelling of that name."""
+
+    name: str
+    cuda: str = ""
+    xpu: str = ""
+    cpu: str = ""
+    arguments: tuple[str, ...] = ()
+    reason: str = ""
 
 
 class Entry(NamedTuple):
@@ -95,8 +108,8 @@ def to_device(target: str) -> Table:
     )
     table.names["torch.hpu"] = Entry(f"torch.{target}")
     _add_counterparts(table)
-    for line in TABLE.read_text(encoding="utf-8").splitlines()[1:]:
-        _add_line(table, line)
+    for row in tables.read(TABLE, Row, unique="name"):
+        _add_row(table, row)
     table.methods = {name.rpartition(".")[2]: entry.to for name, entry in table.names.items() if "()" in name}
     return table
 
@@ -116,24 +129,24 @@ def _add_counterparts(table: Table) -> None:
             table.attributes[old] = new.replace("cuda", target)
 
 
-def _add_line(table: Table, line: str) -> None:
-    """A line of names.tsv: a setting, a spelling, a string, an environment variable or a name of Python."""
+def _add_row(table: Table, row: Row) -> None:
+    """A row of names.tsv: a setting, a spelling, a string, an environment variable or a name of Python."""
     target = table.target
-    name, *cells, arguments, reason = line.split("\t")
-    to = cells[TARGETS.index(target)].replace("{device}", target)
+    name = row.name
+    to = str(getattr(row, target)).replace("{device}", target)
     arguments = " ".join(
-        token.removeprefix("cpu?") for token in arguments.split() if target == "cpu" or not token.startswith("cpu?")
+        token.removeprefix("cpu?") for token in row.arguments if target == "cpu" or not token.startswith("cpu?")
     )
     if ":" in name and not name.startswith('"'):
-        table.settings[name] = Entry(to, reason=reason)
-    elif cells[0].startswith("-> "):
-        table.spellings[name] = cells[0][3:]
+        table.settings[name] = Entry(to, reason=row.reason)
+    elif row.cuda.startswith("-> "):
+        table.spellings[name] = row.cuda[3:]
     elif name.startswith('"'):
         table.strings[name.strip('"')] = to.strip('"')
     elif name.startswith("$"):
         table.variables[name[1:]] = to
     else:
-        table.names[name] = _present(Entry(to, arguments, reason))
+        table.names[name] = _present(Entry(to, arguments, row.reason))
 
 
 def from_cuda() -> Table:

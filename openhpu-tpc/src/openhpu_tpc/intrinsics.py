@@ -24,6 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from openhpu.settings import tables
 from openhpu_tpc import types
 from openhpu_tpc.types import LANES, Lane
 
@@ -31,6 +32,19 @@ TABLE = Path(__file__).parent / "data" / "families.tsv"
 _WHOLE = ("call", "load", "into", "each", "do", "step", "no")
 _WHOLE_CONVERSIONS = ("level", "sizes")
 _POINTERS = {"address": "void*", "const_address": "const void*", "const_int": "const int"}
+
+
+class Row(NamedTuple):
+    """A row of the file."""
+
+    forms: tuple[str, ...]
+    name: str
+    types: str
+    result: str
+    definition: str
+    arguments: str = ""
+    tail: str = ""
+    fast: str = ""
 
 
 class Family(NamedTuple):
@@ -71,15 +85,23 @@ def _arguments(text: str) -> tuple[tuple[str, str], ...]:
 @cache
 def families() -> tuple[Family, ...]:
     """The rows of the table, in its order."""
-    rows = []
-    for line in TABLE.read_text().splitlines():
-        if not line or line.startswith("#"):
-            continue
-        forms, name, kinds, result, arguments, tail, definition, fast = (line.split("\t") + [""] * 2)[:8]
-        first, _, rest = definition.partition(" ")
-        kind, defined = (first, rest) if first in _WHOLE else ("lane", definition)
-        rows.append(Family(tuple(forms.split()), name, kinds, result, _arguments(arguments), tail, kind, defined, fast))
-    return tuple(rows)
+    found = []
+    for row in tables.read(TABLE, Row):
+        first, _, rest = row.definition.partition(" ")
+        kind, defined = (first, rest) if first in _WHOLE else ("lane", row.definition)
+        family = Family(
+            forms=row.forms,
+            name=row.name,
+            types=row.types,
+            result=row.result,
+            arguments=_arguments(row.arguments),
+            tail=row.tail,
+            kind=kind,
+            definition=defined,
+            fast=row.fast,
+        )
+        found.append(family)
+    return tuple(found)
 
 
 def _wider(t: str, u: str) -> int:

@@ -1,13 +1,13 @@
 """CPU fallback: which operators Gaudi has, which may fall back, and the log of those that do."""
 
-import csv
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from openhpu import _C, settings
+from openhpu.settings import tables
 
 _DATA = Path(__file__).parent / "data"
 _TABLE = _DATA / "gaudi-native-ops.csv"
-# Operators that this table leaves out, and why: with dtypes, with those of another operator (=), or with more (+).
 _ADDED = _DATA / "gaudi-native-ops-added.tsv"
 # Gaudi's published table of operators, by the names that scripts use, and of their dtypes.
 SUPPORT_TABLE = _DATA / "gaudi-operator-support.csv"
@@ -26,17 +26,51 @@ _INTEGERS = {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", 
 _MADE_OF = {"norm": ("linalg_vector_norm",)}
 
 
+class Native(NamedTuple):
+    """A row of Gaudi's table of native operators: an overload, and its dtypes in each generation."""
+
+    aten_op: str
+    gaudi: str
+    gaudi2: str
+    gaudi3: str
+
+
+class Added(NamedTuple):
+    """An operator that this table leaves out. `dtypes`: `*`, those of another operator (=name), or more (+names)."""
+
+    operator: str
+    dtypes: str
+    why: str
+
+
+Answer = Literal["Yes", "No"]
+
+
+class Supported(NamedTuple):
+    """A row of the published table. `kind`: the module or class that has the operator."""
+
+    operator: str
+    fp32: Answer
+    bf16: Answer
+    fp16: Answer
+    fp8: Answer
+    int64: Answer
+    int32: Answer
+    int16: Answer
+    int8: Answer
+    bool: Answer
+    kind: str
+
+
 def native_ops(generation: str) -> list[tuple[str, str]]:
     """Rows (aten overload, dtypes) of `generation`: names of scalar types separated by spaces, or "" for none.
 
     Forms and overloads that have no row are native where another form or overload of the same operator is; doubles are
     where floats are, 64-bit integers where 32-bit ones are.
     """
-    with _TABLE.open(newline="", encoding="utf-8") as file:
-        rows = [(row["aten_op"], row[generation]) for row in csv.DictReader(file)]
+    rows = [(row.aten_op, getattr(row, generation)) for row in tables.read(_TABLE, Native)]
     known = dict(rows)
-    with _ADDED.open(newline="", encoding="utf-8") as file:
-        added = [(row["operator"], row["dtypes"]) for row in csv.DictReader(file, delimiter="\t")]
+    added = [(row.operator, row.dtypes) for row in tables.read(_ADDED, Added)]
     further = {name: dtypes.replace("+", " ") for name, dtypes in added if dtypes[0] == "+"}
     rows += [(name, known.get(dtypes[1:], dtypes)) for name, dtypes in added if dtypes[0] != "+"]
     of_device = {"*": _DEVICE_DTYPES[generation]}
@@ -46,12 +80,11 @@ def native_ops(generation: str) -> list[tuple[str, str]]:
 def integer_ops() -> list[tuple[str, str]]:
     """Rows (operator, dtypes): the integers with which Gaudi computes, whether PyTorch does or not."""
     found: dict[str, set[str]] = {}
-    with SUPPORT_TABLE.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            dtypes = {name for column, name in _INTEGERS.items() if row[column] == "Yes"}
-            for name in (row["operator"], *_MADE_OF.get(row["operator"], ())):
-                if dtypes:
-                    found.setdefault(name, set()).update(dtypes)
+    for row in tables.read(SUPPORT_TABLE, Supported):
+        dtypes = {name for column, name in _INTEGERS.items() if getattr(row, column) == "Yes"}
+        for name in (row.operator, *_MADE_OF.get(row.operator, ())):
+            if dtypes:
+                found.setdefault(name, set()).update(dtypes)
     return [(name, " ".join(sorted(dtypes))) for name, dtypes in found.items()]
 
 

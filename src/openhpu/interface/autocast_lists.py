@@ -9,11 +9,21 @@ import functools
 import re
 import warnings
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from openhpu import _C, settings
+from openhpu.settings import tables
 
-_, *_ROWS = settings.table.rows_beside(__file__, "autocast.tsv")
-LOWER_PRECISION, FP32, PROMOTE = (tuple(names.split()) for _, names in _ROWS)
+
+class Row(NamedTuple):
+    """A row of autocast.tsv."""
+
+    policy: Literal["lower_precision", "fp32", "promote"]
+    operators: tuple[str, ...]
+
+
+_LISTS = dict(tables.beside(__file__, "autocast.tsv", Row, unique="policy"))
+LOWER_PRECISION, FP32, PROMOTE = _LISTS["lower_precision"], _LISTS["fp32"], _LISTS["promote"]
 
 # Python's names of operators, which Gaudi's own lists contain.
 _SPELLINGS = {"iadd": "add", "truediv": "true_divide"}

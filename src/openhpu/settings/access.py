@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from openhpu.settings.kinds import Setting
-from openhpu.settings.table import ROWS, find
+from openhpu.settings.variables import ROWS, find
 
 _overrides: dict[str, Any] = {}
 _warned: set[str] = set()

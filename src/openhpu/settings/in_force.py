@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from openhpu.settings.access import _PREFIXES, _overrides, _unknown, default_of
 from openhpu.settings.kinds import Setting, SettingError
-from openhpu.settings.table import ROWS, find
+from openhpu.settings.variables import ROWS, find
 
 
 class InForce(NamedTuple):

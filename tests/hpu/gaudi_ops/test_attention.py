@@ -14,7 +14,7 @@ def inputs(*shape, key_heads=None, key_length=None, dtype=torch.float32):
     return torch.randn(shape).to(dtype), torch.randn(kv).to(dtype), torch.randn(kv).to(dtype)
 
 
-@pytest.mark.parametrize("name", ["sdpa_fwd", "sdpa_fwd_non_dropout"])
+@pytest.mark.parametrize("name", ["sdpa_fwd", "sdpa_fwd_dropout", "sdpa_fwd_non_dropout"])
 @pytest.mark.parametrize("case", ["plain", "causal", "added", "bool", "grouped"])
 def test_forward(native, name, case):
     q, k, v = inputs(2, 4, 5, 8, key_heads=2 if case == "grouped" else None, key_length=6)
@@ -30,6 +30,22 @@ def test_forward(native, name, case):
     *expected, _ = exact_attention(q, k, v, 0.3, seen=seen, added=mask if case == "added" else 0.0)
     torch.testing.assert_close([out.double(), probabilities.double()], expected, rtol=1e-5, atol=1e-6)
     assert keep.numel() == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "p"), [("sdpa_recomp_fwd", 0.0), ("sdpa_recomp_fwd_dropout", 0.0), ("sdpa_recomp_fwd_non_dropout", 0.5)]
+)
+def test_recomputable_forward(native, name, p):
+    """The result, and of each row of scores its maximum and 1 / the sum of exponentials."""
+    q, k, v = inputs(2, 4, 5, 8, key_heads=2)
+    given = (q, k, v, None, p, 0.3, True, True, "None", None, "left")
+    out, maximum, reciprocal, seed = native(getattr(ops, name), *given)
+    expected, _, scores = exact_attention(q, k, v, 0.3, seen=causal(5))
+    top = scores.amax(-1, keepdim=True)
+    exact = [expected, top, 1.0 / torch.exp(scores - top).sum(-1, keepdim=True)]
+    found = [each.double() for each in (out, maximum, reciprocal)]
+    torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-6)
+    assert seed.numel() == 0
 
 
 def test_dropout_drops_what_its_mask_says(native):

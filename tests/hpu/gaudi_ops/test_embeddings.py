@@ -1,4 +1,4 @@
-"""Bags of embeddings, steps of optimizers and permutations of features, against PyTorch's own forms and loops."""
+"""Bags of embeddings, sparse steps and permutations of features, against PyTorch's own forms and loops."""
 
 import pytest
 import torch
@@ -71,6 +71,13 @@ def test_segments_are_permuted_and_expanded(native):
     )
     assert new.tolist() == [3, 1, 2]
     assert permuted.tolist() == [20, 21, 22, 30, 10, 11]
+    weights = permuted / 10
+    again, _, moved = native(ops.habana_permute_1D_sparse_data, new.argsort(), lengths, permuted, weights)
+    assert again.tolist() == lengths[new.argsort()].tolist()
+    assert (
+        moved.tolist()
+        == native(ops.habana_permute_1D_sparse_data, new.argsort(), lengths, permuted, weights)[1].div(10).tolist()
+    )
     ends = torch.tensor([0, 2, 5, 6]), torch.tensor([0, 3, 4, 6])
     source = native(ops.habana_expand_into_jagged_permute, order, *ends, 6)
     assert source.tolist() == [2, 3, 4, 5, 0, 1]
@@ -88,24 +95,3 @@ def test_columns_of_features(native):
     x = torch.arange(12.0).reshape(2, 6)
     y = native(ops.habana_split_permute_cat, x, torch.tensor([2, 0, 1]), 2, 3, 2)
     assert y.tolist() == [[4.0, 5.0, 0.0, 1.0, 2.0, 3.0], [10.0, 11.0, 6.0, 7.0, 8.0, 9.0]]
-
-
-@pytest.mark.parametrize("lazy", [False, True])
-def test_adamw(everywhere, lazy):
-    given = [[torch.randn(5), torch.randn(2, 3)] for _ in range(4)]
-    given[3] = [t.abs() for t in given[3]]
-    grads, weights, first, second = given
-    decay = 0.98 if lazy else torch.tensor([0.98])
-    more = (torch.tensor([-0.1]), 0.9, 0.99, 1e-6, decay) + (() if lazy else (True,))
-
-    def work(given, *more):
-        copies = [[t.clone() for t in tensors] for tensors in given]
-        ops.optimizer_adamw(*copies, *more)
-        return copies
-
-    _, w, m, v = everywhere(work, given, *more)
-    g = [t.double() for t in grads]
-    m64 = [0.9 * a.double() + 0.1 * b for a, b in zip(first, g, strict=True)]
-    v64 = [0.99 * a.double() + 0.01 * b * b for a, b in zip(second, g, strict=True)]
-    w64 = [0.98 * a.double() - 0.1 * b / (c.sqrt() + 1e-6) for a, b, c in zip(weights, m64, v64, strict=True)]
-    close([m, v, w], [m64, v64, w64])

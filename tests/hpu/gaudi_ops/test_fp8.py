@@ -188,6 +188,9 @@ def test_a_convolution(native, everywhere, groups):
     given = (x, w, bias, (1, 2), (1, 1), (1, 1), groups, torch.float32, torch.tensor(0.25), scale)
     y = (everywhere if groups == 1 else native)(ops.conv2d_fp8, *given)
     torch.testing.assert_close(y.double(), exact, rtol=1e-5, atol=1e-3)
+    numbers = native(ops.conv2d_fp8, *given[:-2], 0.25, 2.0)
+    exact = torch.nn.functional.conv2d(x.double(), w.double(), None, (1, 2), 1, 1, groups) * 0.5
+    torch.testing.assert_close(numbers.double(), exact + bias.double()[:, None, None], rtol=1e-5, atol=1e-3)
 
 
 def test_softmax_and_sum(everywhere):
@@ -202,6 +205,9 @@ def test_softmax_and_sum(everywhere):
     assert plain.dtype is torch.bfloat16
     assert (quantized.double() - exact * 128).abs().max() <= 8
     torch.testing.assert_close(plain.double(), torch.softmax(x.double() + added.double(), -1), rtol=1e-2, atol=1e-3)
+    heads = torch.tensor(3.0, device="hpu")  # the other two scales are numbers
+    again = ops.softmax_fp8(x.to("hpu"), -1, 0.5, 128.0, heads, added.to("hpu"))
+    assert torch.equal(again.cpu().float(), quantized.float())
     y = x.to(E4M3)
     total = everywhere(lambda y: ops.sum_fp8(y, [1], True, torch.float32), y)
     torch.testing.assert_close(total.double(), y.double().sum(1, keepdim=True), rtol=1e-6, atol=1e-6)

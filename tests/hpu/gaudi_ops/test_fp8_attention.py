@@ -33,7 +33,7 @@ def close(actual, expected):
     assert (actual.double() == expected).double().mean() > 0.97
 
 
-@pytest.mark.parametrize("name", ["fp8_sdpa_fwd", "fp8_sdpa_fwd_non_dropout"])
+@pytest.mark.parametrize("name", ["fp8_sdpa_fwd", "fp8_sdpa_fwd_dropout", "fp8_sdpa_fwd_non_dropout"])
 def test_forward(everywhere, name):
     q, k, v = inputs()
     exact, held, out, _ = formula(q, k, v)
@@ -46,12 +46,16 @@ def test_forward(everywhere, name):
     torch.testing.assert_close(amax.double(), exact.max(), rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("name", ["fp8_sdpa_recomp_fwd", "fp8_sdpa_recomp_fwd_dropout"])
-def test_recomputable_forward_with_numbers_as_scales(native, name):
+@pytest.mark.parametrize("name", ["", "_dropout", "_dropout_seed", "_non_dropout"])
+@pytest.mark.parametrize("tensors", [False, True])
+def test_recomputable_forward(native, name, tensors):
     q, k, v = inputs()
     exact, _, out, _ = formula(q, k, v)
-    given = (q, k, v, None, 0.0, 0.3, True, False, "fast", *FACTORS, True, True, None, "left")
-    result, maximum, reciprocal, seed, amax_s, amax_o = native(getattr(ops, name), *given)
+    scales = tuple(map(torch.tensor, FACTORS)) if tensors else FACTORS
+    given = (q, k, v, None, 0.0, 0.3, True, False, "fast", *scales, True, True, None, "left")
+    if name == "_dropout_seed":
+        given = (torch.tensor([5]), *given)
+    result, maximum, reciprocal, seed, amax_s, amax_o = native(getattr(ops, f"fp8_sdpa_recomp_fwd{name}"), *given)
     close(result, rounded(out * 4))
     assert maximum.shape == reciprocal.shape == (2, 4, 5, 1)
     assert seed.numel() == 0

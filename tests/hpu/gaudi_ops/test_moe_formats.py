@@ -131,15 +131,19 @@ def test_mxfp4(everywhere, with_bias):
     torch.testing.assert_close(y.double(), mixture(x, routing, weights, expert), rtol=1e-4, atol=1e-2)
 
 
-@pytest.mark.parametrize("per_channel", [False, True])
-def test_fp8_with_scales_of_each_token(native, per_channel):
+@pytest.mark.parametrize("scales", ["channels", "tensors", "numbers"])
+def test_fp8_with_scales_of_each_token(native, scales):
     fp8 = torch.float8_e4m3fn
     x, routing, weights = inputs(torch.bfloat16)
     scale = (x.float().abs().amax(-1, keepdim=True) + 1e-8) / 240
+    if scales == "numbers":
+        scale = scale.amax()
     x = (x.float() / scale).to(fp8)
     w12 = [torch.randn(2 * INNER, HIDDEN).to(fp8) for _ in range(EXPERTS)]
     w3 = [torch.randn(HIDDEN, INNER).to(fp8) for _ in range(EXPERTS)]
-    s12, s3 = ([torch.rand(n if per_channel else 1) + 0.5 for _ in range(EXPERTS)] for n in (2 * INNER, HIDDEN))
+    s12, s3 = (
+        [torch.rand(n if scales == "channels" else 1) + 0.5 for _ in range(EXPERTS)] for n in (2 * INNER, HIDDEN)
+    )
 
     def expert(i, row):
         gate, up = ((w12[i].double() * s12[i].double().unsqueeze(-1)) @ row).chunk(2)
@@ -148,6 +152,7 @@ def test_fp8_with_scales_of_each_token(native, per_channel):
         return (w3[i].double() * s3[i].double().unsqueeze(-1)) @ ((inner / own).to(fp8).double() * own)
 
     expected = mixture(x.double() * scale.double(), routing, weights, expert)
+    numbers = scales == "numbers"
     y = native(
         ops.mixture_of_experts,
         hidden_states=x,
@@ -155,9 +160,9 @@ def test_fp8_with_scales_of_each_token(native, per_channel):
         router_weights=weights,
         w12=w12,
         w3=w3,
-        d_scale_hidden_states=scale,
-        d_scale_w12=s12,
-        d_scale_w3=s3,
+        d_scale_hidden_states=scale.item() if numbers else scale,
+        d_scale_w12=[each.item() for each in s12] if numbers else s12,
+        d_scale_w3=[each.item() for each in s3] if numbers else s3,
         permuted_weights=True,
         activation="silu",
         experts_min=2,

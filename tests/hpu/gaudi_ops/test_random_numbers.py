@@ -67,3 +67,21 @@ def test_generated_seeds(native):
     drawn = ops.habana_random_seed(torch.ones(1, device="hpu"))
     torch.manual_seed(0)
     assert torch.equal(drawn, ops.habana_random_seed(torch.ones(1, device="hpu")))
+
+
+def test_uniform_and_normal_numbers_have_their_moments(native):
+    like = torch.empty(N, dtype=torch.float64)
+    uniform = native(lambda s, like: ops.habana_uniform(s, like, -2.0, 4.0), seed(2), like)
+    assert uniform.dtype is torch.float64
+    assert uniform.min() >= -2.0
+    assert uniform.max() < 4.0
+    assert abs(uniform.mean() - 1.0) < 0.05
+    assert abs(uniform.var() - 3.0) < 0.1
+    normal = native(lambda s: ops.habana_randn(s, [N // 2, 2], dtype=torch.float64), seed(2))
+    assert normal.dtype is torch.float64
+    assert abs(normal.mean()) < 0.03
+    assert abs(normal.var() - 1.0) < 0.05
+    assert abs(normal.pow(4).mean() - 3.0) < 0.3
+    first, second = normal[:, 0], normal[:, 1]
+    assert abs((first * second).mean()) < 0.05  # neighbours have nothing to do with each other
+    assert not torch.equal(normal, native(lambda s: ops.habana_randn(s, [N // 2, 2], dtype=torch.float64), seed(3)))

@@ -1,7 +1,7 @@
 """What the project uses of torch's private names, which the next PyTorch need not have.
 
-Each line of private_names.tsv: a name, the number of places that use it, and its parameters (`name=`: with a default)
-in the oldest PyTorch that is supported; then, where a newer release has others, `2.15: ` and those.
+Each row of private_names.tsv: a name, the number of places that use it, and its parameters (`name=`: with a default)
+in the oldest PyTorch that is supported; then, where newer releases have others, `2.15: ` and those, between ` | `.
 `TORCH_DEVICE_BACKEND_AUTOLOAD=0 python -m tests.python.openhpu.private_names` writes it anew, without our patches; of
 a newer PyTorch only what differs.
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from openhpu.integration import compat
+from openhpu.settings import tables
 
 OLDEST = "2.13"
 ROOT = Path(__file__).parents[3]
@@ -101,6 +102,18 @@ def _parameters_or_error(name: str) -> str:
         return str(error)
 
 
+class Line(NamedTuple):
+    """A row of the file."""
+
+    name: str
+    uses: int
+    parameters: str = ""
+    newer: str = ""
+
+
+_BETWEEN = " | "  # releases
+
+
 class Row(NamedTuple):
     number: int  # of uses
     taken: dict[str, str]  # parameters: of the oldest release, and of each that has others
@@ -112,9 +125,9 @@ class Row(NamedTuple):
 def table() -> dict[str, Row]:
     """The checked-in table."""
     rows = {}
-    for line in TABLE.read_text().splitlines():
-        name, number, told, *others = line.split("\t")
-        rows[name] = Row(int(number), {OLDEST: told, **dict(other.split(": ", 1) for other in others)})
+    for line in tables.read(TABLE, Line, unique="name"):
+        others = line.newer.split(_BETWEEN) if line.newer else []
+        rows[line.name] = Row(line.uses, {OLDEST: line.parameters, **dict(other.split(": ", 1) for other in others)})
     return rows
 
 
@@ -122,15 +135,15 @@ def installed() -> str:
     return compat.release(importlib.import_module("torch").__version__)
 
 
-def renewed() -> Iterator[str]:
-    """The table's lines, with what the sources use and the installed PyTorch has."""
+def renewed() -> Iterator[Line]:
+    """The table's rows, with what the sources use and the installed PyTorch has."""
     before, release = table(), installed()
     for name, number in sorted(used().items()):
         now = parameters(name)
         taken = {OLDEST: now} | (before[name].taken if name in before else {})
         taken |= {release: now}
         others = [f"{at}: {told}" for at, told in sorted(taken.items()) if at != OLDEST and told != taken[OLDEST]]
-        yield "\t".join([name, str(number), taken[OLDEST], *others]) + "\n"
+        yield Line(name, number, taken[OLDEST], _BETWEEN.join(others))
 
 
 if __name__ == "__main__":
@@ -138,4 +151,4 @@ if __name__ == "__main__":
     if "--parameters" in sys.argv:
         print(json.dumps({name: _parameters_or_error(name) for name in table()}))
         sys.exit()
-    TABLE.write_text("".join(list(renewed())))
+    TABLE.write_text(tables.text_of(Line, list(renewed())))

@@ -18,13 +18,16 @@ COMPILED = {"_C", "_machine"}  # the core; its loader is integration/compat.py
 SAME_KIND = {
     "__init__",
     "__main__",
+    "arguments",
     "attention",
     "cli",
     "errors",
+    "operators",
     "report",
     "rotary",
     "seeded",
     "summary",
+    "tables",
     "user_kernels",
 }
 

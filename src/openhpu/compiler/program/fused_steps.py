@@ -7,13 +7,13 @@ changes the same tensors in place.
 """
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from openhpu import _machine
-from openhpu.compiler.program.named import Arguments, by_name
 from openhpu.compiler.program.stored import stored
 
 Number = Any  # a float, a symbol for one, or a 0-dim tensor
@@ -39,27 +39,36 @@ def _coefficient(value: Number, dtype: torch.dtype) -> Number:
     return value.to(dtype) if isinstance(value, Tensor) else value
 
 
-def _unscaled(a: Arguments, i: int, dtype: torch.dtype) -> Tensor:
-    """A gradient in the computation's dtype, divided by the scale, with its sign. As the kernels do it, the quotient
-    stays in the gradient."""
-    value: Tensor = a.grads[i].to(dtype)
-    if a.grad_scale is not None:
-        value = value / a.grad_scale.to(dtype).reshape(())
-        _assign(a.grads[i], value, a.found_inf)
-    return -value if a.maximize else value
+class _Gradients(NamedTuple):
+    """How a step reads its gradients: divided by `grad_scale`, with the other sign if it maximizes. Nothing is written
+    where `found_inf` is 1."""
 
+    grads: list[Tensor]
+    grad_scale: Tensor | None
+    found_inf: Tensor | None
+    maximize: bool
 
-def _decayed(a: Arguments, i: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """A gradient with the weight decay in it, and its parameter."""
-    grad = _unscaled(a, i, dtype)
-    value = a.self[i].to(dtype)
-    return grad + value * a.weight_decay if a.weight_decay else grad, value
+    def unscaled(self, i: int, dtype: torch.dtype) -> Tensor:
+        """A gradient in the computation's dtype, divided by the scale, with its sign. As the kernels do it, the
+        quotient stays in the gradient."""
+        value: Tensor = self.grads[i].to(dtype)
+        if self.grad_scale is not None:
+            value = value / self.grad_scale.to(dtype).reshape(())
+            self.assign(self.grads[i], value)
+        return -value if self.maximize else value
 
+    def decayed(self, i: int, param: Tensor, weight_decay: float) -> tuple[Tensor, Tensor]:
+        """A gradient with the weight decay in it, and its parameter, in the dtype of the computation."""
+        dtype = _computed_in(param.dtype)
+        grad = self.unscaled(i, dtype)
+        value = param.to(dtype)
+        return grad + value * weight_decay if weight_decay else grad, value
 
-def _assign(target: Tensor, value: Tensor, found_inf: Tensor | None) -> None:
-    if found_inf is not None:
-        value = torch.where(found_inf.reshape(()) == 1, target.to(value.dtype), value)
-    target.copy_(value)
+    def assign(self, target: Tensor, value: Tensor) -> None:
+        """Write a result."""
+        if self.found_inf is not None:
+            value = torch.where(self.found_inf.reshape(()) == 1, target.to(value.dtype), value)
+        target.copy_(value)
 
 
 def _power(base: float, steps: Tensor) -> Tensor:
@@ -71,90 +80,131 @@ def _power(base: float, steps: Tensor) -> Tensor:
     return result
 
 
-def _adam(decoupled: bool, a: Arguments) -> None:
+def _adam(
+    decoupled: bool,
+    params: list[Tensor],
+    grads: list[Tensor],
+    exp_avgs: list[Tensor],
+    exp_avg_sqs: list[Tensor],
+    max_exp_avg_sqs: list[Tensor],
+    state_steps: list[Tensor],
+    lr: Number,
+    beta1: float,
+    beta2: float,
+    weight_decay: float,
+    eps: float,
+    amsgrad: bool,
+    maximize: bool,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+) -> None:
     """aten::_fused_adam_ and aten::_fused_adamw_, and their overloads tensor_lr."""
-    params, lr = a.self, a.lr
     if not params:
         return
-    if len(params) >= MANY and not a.amsgrad and a.grad_scale is None and a.found_inf is None:
+    if len(params) >= MANY and not amsgrad and grad_scale is None and found_inf is None:
         rate = lr if isinstance(lr, Tensor) else torch.scalar_tensor(lr, dtype=torch.float64)
         torch.ops.openhpu.adam_step.default(
             params,
-            a.grads,
-            a.exp_avgs,
-            a.exp_avg_sqs,
-            a.state_steps,
+            grads,
+            exp_avgs,
+            exp_avg_sqs,
+            state_steps,
             rate,
-            a.beta1,
-            a.beta2,
-            a.weight_decay,
-            a.eps,
+            beta1,
+            beta2,
+            weight_decay,
+            eps,
             decoupled,
-            a.maximize,
+            maximize,
         )
         return
-    steps = stored(torch.stack([step.reshape(()) for step in a.state_steps]).to(torch.int64))
+    given = _Gradients(grads, grad_scale, found_inf, maximize)
+    steps = stored(torch.stack([step.reshape(()) for step in state_steps]).to(torch.int64))
     rate = _coefficient(lr, torch.float64)
-    step_sizes = (1 - _power(a.beta1, steps)).reciprocal() * rate
-    roots = (1 - _power(a.beta2, steps)).sqrt()
+    step_sizes = (1 - _power(beta1, steps)).reciprocal() * rate
+    roots = (1 - _power(beta2, steps)).sqrt()
     dtypes = {_computed_in(param.dtype) for param in params}
     by_dtype = {dtype: (stored(step_sizes.to(dtype)), stored(roots.to(dtype))) for dtype in dtypes}
-    for i, (param, exp_avg, exp_avg_sq) in enumerate(zip(params, a.exp_avgs, a.exp_avg_sqs, strict=True)):
+    for i, (param, exp_avg, exp_avg_sq) in enumerate(zip(params, exp_avgs, exp_avg_sqs, strict=True)):
         dtype = _computed_in(param.dtype)
         step_size, root = by_dtype[dtype][0][i], by_dtype[dtype][1][i]
-        grad = _unscaled(a, i, dtype)
+        grad = given.unscaled(i, dtype)
         value = param.to(dtype)
-        if a.weight_decay:
+        if weight_decay:
             if decoupled:
-                value = value * _coefficient(1 - rate * a.weight_decay, dtype)
+                value = value * _coefficient(1 - rate * weight_decay, dtype)
             else:
-                grad = grad + value * a.weight_decay
+                grad = grad + value * weight_decay
         average = exp_avg.to(dtype)
-        average = average + (grad - average) * (1 - a.beta1)
-        square = exp_avg_sq.to(dtype) * a.beta2 + (1 - a.beta2) * grad * grad
+        average = average + (grad - average) * (1 - beta1)
+        square = exp_avg_sq.to(dtype) * beta2 + (1 - beta2) * grad * grad
         largest = square
-        if a.amsgrad:
-            largest = torch.maximum(a.max_exp_avg_sqs[i].to(dtype), square)
-            _assign(a.max_exp_avg_sqs[i], largest, a.found_inf)
-        value = value - step_size * average / (largest.sqrt() / root + a.eps)
-        _assign(param, value, a.found_inf)
-        _assign(exp_avg, average, a.found_inf)
-        _assign(exp_avg_sq, square, a.found_inf)
+        if amsgrad:
+            largest = torch.maximum(max_exp_avg_sqs[i].to(dtype), square)
+            given.assign(max_exp_avg_sqs[i], largest)
+        value = value - step_size * average / (largest.sqrt() / root + eps)
+        given.assign(param, value)
+        given.assign(exp_avg, average)
+        given.assign(exp_avg_sq, square)
 
 
-def _sgd(a: Arguments) -> None:
+def _sgd(
+    params: list[Tensor],
+    grads: list[Tensor],
+    momentum_buffer_list: list[Tensor],
+    weight_decay: float,
+    momentum: float,
+    lr: Number,
+    dampening: float,
+    nesterov: bool,
+    maximize: bool,
+    is_first_step: bool,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+) -> None:
     """aten::_fused_sgd_ and its overload tensor_lr."""
-    for i, param in enumerate(a.self):
+    given = _Gradients(grads, grad_scale, found_inf, maximize)
+    for i, param in enumerate(params):
         dtype = _computed_in(param.dtype)
-        grad, value = _decayed(a, i, dtype)
-        if a.momentum:
-            old = a.momentum_buffer_list
-            buffer = grad if a.is_first_step else old[i].to(dtype) * a.momentum + grad * (1 - a.dampening)
-            _assign(old[i], buffer, a.found_inf)
-            grad = grad + buffer * a.momentum if a.nesterov else buffer
-        _assign(param, value - grad * _coefficient(a.lr, dtype), a.found_inf)
+        grad, value = given.decayed(i, param, weight_decay)
+        if momentum:
+            old = momentum_buffer_list[i]
+            buffer = grad if is_first_step else old.to(dtype) * momentum + grad * (1 - dampening)
+            given.assign(old, buffer)
+            grad = grad + buffer * momentum if nesterov else buffer
+        given.assign(param, value - grad * _coefficient(lr, dtype))
 
 
-def _adagrad(a: Arguments) -> None:
+def _adagrad(
+    params: list[Tensor],
+    grads: list[Tensor],
+    state_sums: list[Tensor],
+    state_steps: list[Tensor],
+    lr: Number,
+    lr_decay: float,
+    weight_decay: float,
+    eps: float,
+    maximize: bool,
+    grad_scale: Tensor | None = None,
+    found_inf: Tensor | None = None,
+) -> None:
     """aten::_fused_adagrad_ and its overload tensor_lr."""
-    for i, param in enumerate(a.self):
+    given = _Gradients(grads, grad_scale, found_inf, maximize)
+    for i, param in enumerate(params):
         dtype = _computed_in(param.dtype)
-        step = a.state_steps[i].reshape(()).to(torch.float64)
-        decayed = (1 + (step - 1) * a.lr_decay).reciprocal() * _coefficient(a.lr, torch.float64)
+        step = state_steps[i].reshape(()).to(torch.float64)
+        decayed = (1 + (step - 1) * lr_decay).reciprocal() * _coefficient(lr, torch.float64)
         rate = stored(decayed.to(dtype))
-        grad, value = _decayed(a, i, dtype)
-        total = a.state_sums[i].to(dtype) + grad * grad
-        _assign(a.state_sums[i], total, a.found_inf)
-        _assign(param, value - rate * grad / (total.sqrt() + a.eps), a.found_inf)
+        grad, value = given.decayed(i, param, weight_decay)
+        total = state_sums[i].to(dtype) + grad * grad
+        given.assign(state_sums[i], total)
+        given.assign(param, value - rate * grad / (total.sqrt() + eps))
 
 
-# By operator, whatever its overload.
-FUNCTIONS = {
-    f"aten::{name}": by_name(getattr(torch.ops.aten, name).default._schema.arguments, step)
-    for name, step in (
-        ("_fused_adam_", functools.partial(_adam, False)),
-        ("_fused_adamw_", functools.partial(_adam, True)),
-        ("_fused_sgd_", _sgd),
-        ("_fused_adagrad_", _adagrad),
-    )
+# By operator, whatever its overload. Arguments are those of the schema, in its order.
+FUNCTIONS: dict[str, Callable[..., None]] = {
+    "aten::_fused_adam_": functools.partial(_adam, False),
+    "aten::_fused_adamw_": functools.partial(_adam, True),
+    "aten::_fused_sgd_": _sgd,
+    "aten::_fused_adagrad_": _adagrad,
 }

@@ -9,8 +9,6 @@ import functools
 import torch
 from torch import Tensor
 
-from openhpu.compiler.program.named import Arguments, by_name
-
 
 @functools.cache
 def install() -> torch.library.Library:
@@ -23,8 +21,7 @@ def install() -> torch.library.Library:
         batch_norm_backward_reduce,
         batch_norm_backward_elemt,
     ):
-        schema = getattr(torch.ops.aten, kernel.__name__).default._schema
-        library.impl(kernel.__name__, by_name(schema.arguments, kernel), "HPU")
+        library.impl(kernel.__name__, kernel, "HPU")
     return library
 
 
@@ -40,53 +37,82 @@ def _channels(values: Tensor, x: Tensor) -> Tensor:
     return values.view(1, -1, *([1] * (x.dim() - 2)))
 
 
-def batch_norm_stats(a: Arguments) -> tuple[Tensor, Tensor]:
+def batch_norm_stats(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Mean and inverse standard deviation of each channel."""
-    variance, mean = torch.var_mean(_wide(a.input), _others(a.input), correction=0)
-    return mean, (variance + a.eps).rsqrt()
+    variance, mean = torch.var_mean(_wide(input), _others(input), correction=0)
+    return mean, (variance + eps).rsqrt()
 
 
-def batch_norm_gather_stats_with_counts(a: Arguments) -> tuple[Tensor, Tensor]:
+def batch_norm_gather_stats_with_counts(
+    input: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    momentum: float,
+    eps: float,
+    counts: Tensor,
+) -> tuple[Tensor, Tensor]:
     """Those of all processes together, from each one's (rows) and its number of elements; updates what is running."""
-    weights = a.counts.to(a.mean.dtype).unsqueeze(1)
+    weights = counts.to(mean.dtype).unsqueeze(1)
     total = weights.sum()
-    mean = (a.mean * weights).sum(0) / total
-    squares = (a.invstd.reciprocal().square() - a.eps + (a.mean - mean).square()) * weights
+    common = (mean * weights).sum(0) / total
+    squares = (invstd.reciprocal().square() - eps + (mean - common).square()) * weights
     variance = squares.sum(0) / total
-    if a.running_mean is not None:
-        a.running_mean.lerp_(mean.to(a.running_mean.dtype), a.momentum)
-    if a.running_var is not None:
+    if running_mean is not None:
+        running_mean.lerp_(common.to(running_mean.dtype), momentum)
+    if running_var is not None:
         unbiased = variance * (total / (total - 1))
-        a.running_var.lerp_(unbiased.to(a.running_var.dtype), a.momentum)
-    return mean, (variance + a.eps).rsqrt()
+        running_var.lerp_(unbiased.to(running_var.dtype), momentum)
+    return common, (variance + eps).rsqrt()
 
 
-def batch_norm_elemt(a: Arguments) -> Tensor:
+def batch_norm_elemt(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, invstd: Tensor, eps: float
+) -> Tensor:
     """The normalised input."""
-    out = (_wide(a.input) - _channels(a.mean, a.input)) * _channels(a.invstd, a.input)
-    if a.weight is not None:
-        out = out * _channels(_wide(a.weight), a.input)
-    if a.bias is not None:
-        out = out + _channels(_wide(a.bias), a.input)
-    return out.to(a.input.dtype)
+    out = (_wide(input) - _channels(mean, input)) * _channels(invstd, input)
+    if weight is not None:
+        out = out * _channels(_wide(weight), input)
+    if bias is not None:
+        out = out + _channels(_wide(bias), input)
+    return out.to(input.dtype)
 
 
-def batch_norm_backward_reduce(a: Arguments) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def batch_norm_backward_reduce(
+    grad_out: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    weight: Tensor | None,
+    input_g: bool,
+    weight_g: bool,
+    bias_g: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Sums of this process over each channel: of the gradient, of it times the centred input; gradients of both."""
-    grad = _wide(a.grad_out)
-    others = _others(a.input)
+    grad = _wide(grad_out)
+    others = _others(input)
     sum_dy = grad.sum(others)
-    sum_dy_xmu = (grad * (_wide(a.input) - _channels(a.mean, a.input))).sum(others)
-    dtype = a.weight.dtype if a.weight is not None else a.input.dtype
-    return sum_dy, sum_dy_xmu, (sum_dy_xmu * a.invstd).to(dtype), sum_dy.to(dtype)
+    sum_dy_xmu = (grad * (_wide(input) - _channels(mean, input))).sum(others)
+    dtype = weight.dtype if weight is not None else input.dtype
+    return sum_dy, sum_dy_xmu, (sum_dy_xmu * invstd).to(dtype), sum_dy.to(dtype)
 
 
-def batch_norm_backward_elemt(a: Arguments) -> Tensor:
+def batch_norm_backward_elemt(
+    grad_out: Tensor,
+    input: Tensor,
+    mean: Tensor,
+    invstd: Tensor,
+    weight: Tensor | None,
+    sum_dy: Tensor,
+    sum_dy_xmu: Tensor,
+    count: Tensor,
+) -> Tensor:
     """The input's gradient, from the sums over all processes."""
-    total = a.count.sum().to(a.mean.dtype)
-    centred = _wide(a.input) - _channels(a.mean, a.input)
-    factor = _channels(a.invstd.square() * a.sum_dy_xmu / total, a.input)
-    grad = (_wide(a.grad_out) - _channels(a.sum_dy / total, a.input) - centred * factor) * _channels(a.invstd, a.input)
-    if a.weight is not None:
-        grad = grad * _channels(_wide(a.weight), a.input)
-    return grad.to(a.input.dtype)
+    total = count.sum().to(mean.dtype)
+    centred = _wide(input) - _channels(mean, input)
+    factor = _channels(invstd.square() * sum_dy_xmu / total, input)
+    grad = (_wide(grad_out) - _channels(sum_dy / total, input) - centred * factor) * _channels(invstd, input)
+    if weight is not None:
+        grad = grad * _channels(_wide(weight), input)
+    return grad.to(input.dtype)

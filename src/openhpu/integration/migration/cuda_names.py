@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from openhpu.settings import tables
+
 TABLE = Path(__file__).parents[1] / "data" / "cuda-names.tsv"
 PAGE = "docs/migration.md"
 
@@ -25,15 +27,9 @@ class Row(NamedTuple):
     name: str
     how: How
     install: Install
-    counterpart: str
-    result: str
     source: str
+    counterpart: str = ""  # none of most that are refused
+    result: str = ""
 
 
-def _read() -> dict[str, Row]:
-    lines = TABLE.read_text(encoding="utf-8").splitlines()
-    rows = [Row(*line.split("\t")) for line in lines]  # type: ignore[arg-type]  # a test checks each
-    return {row.name: row for row in rows}
-
-
-ROWS: dict[str, Row] = _read()
+ROWS: dict[str, Row] = {row.name: row for row in tables.read(TABLE, Row, unique="name")}

@@ -11,17 +11,61 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from openhpu.interface.gaudi_ops import operators
 from openhpu.interface.gaudi_ops.errors import check, expect
-from openhpu.interface.gaudi_ops.fp8 import E4M3, is_fp8, maximum_of, quantize, scaled
-from openhpu.interface.gaudi_ops.registry import Arguments
+from openhpu.interface.gaudi_ops.fp8 import E4M3, Scale, is_fp8, maximum_of, quantize, scaled
 
 SOFTMAX_MODES = ("None", "fast", "fp32")
 Window = tuple[int, int]
 
 
-def check_arguments(a: Arguments) -> None:
+class Scales(NamedTuple):
+    """Of operands in fp8, one number each; None where an operand has none.
+
+    `d_`: gives back the values of what is held in fp8. `q_`: what is rounded to fp8 is multiplied by it first. Of q, k
+    and v; s: the probabilities; o: the result; do: its gradient; ds: the gradient of the scores.
+    """
+
+    d_q: Scale = None
+    d_k: Scale = None
+    d_v: Scale = None
+    q_s: Scale = None
+    d_s: Scale = None
+    q_o: Scale = None
+    d_do: Scale = None
+    q_ds: Scale = None
+    d_ds: Scale = None
+
+
+class Attention(NamedTuple):
+    """One call of attention.
+
+    q: [..., heads, Sq, D]; k: [..., heads or a divisor, Sk, D]; v: [..., Sk, E]. `attention_mask`: bool (True: seen),
+    or added to the scores. `p`: of dropout. `valid_seq_len`: [batch], valid keys, with the padding on the side
+    `seq_padding_type`. `window`: keys that a query sees to its left and right, -1: all. `sinks`: a score for each head,
+    in the sum of the softmax. `seed`: of dropout. `operator`: the name in errors.
+    """
+
+    operator: str
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    attention_mask: Tensor | None
+    p: float
+    scale: float | None
+    is_causal: bool
+    softmax_mode: str = "None"
+    valid_seq_len: Tensor | None = None
+    seq_padding_type: str = "left"
+    window: Window | None = None
+    sinks: Tensor | None = None
+    seed: Tensor | None = None
+    scales: Scales = Scales()
+
+
+def check_arguments(call: Attention) -> None:
     """Raise RuntimeError for arguments that no form of attention takes."""
-    name, q, k, v = a.operator, a.q, a.k, a.v
+    name, q, k, v = call.operator, call.q, call.k, call.v
     for argument, tensor in (("q", q), ("k", k), ("v", v)):
         check(tensor.is_floating_point(), name, argument, tensor, "a floating-point tensor")
         check(tensor.dim() >= 3, name, argument, tensor, "[..., heads, length, dimension]")
@@ -29,12 +73,14 @@ def check_arguments(a: Arguments) -> None:
     check(k.shape[-2] == v.shape[-2], name, "v", v, f"{k.shape[-2]} positions, as k's")
     check(k.shape[-3] == v.shape[-3], name, "v", v, f"{k.shape[-3]} heads, as k's")
     check(q.shape[-3] % k.shape[-3] == 0, name, "k", k, f"a number of heads that divides q's {q.shape[-3]}")
-    expect(a, "p", 0.0 <= a.p < 1.0, "a probability of dropout, at least 0 and less than 1")
-    expect(a, "softmax_mode", a.softmax_mode in SOFTMAX_MODES, f"one of {', '.join(SOFTMAX_MODES)}")
-    if getattr(a, "valid_seq_len", None) is not None:
-        fits = a.valid_seq_len.shape == q.shape[:1]
-        expect(a, "valid_seq_len", fits, f"one length for each of the {q.shape[0]} sequences")
-        expect(a, "seq_padding_type", a.seq_padding_type in ("left", "right"), "left or right")
+    check(0.0 <= call.p < 1.0, name, "p", call.p, "a probability of dropout, at least 0 and less than 1")
+    mode = call.softmax_mode
+    check(mode in SOFTMAX_MODES, name, "softmax_mode", mode, f"one of {', '.join(SOFTMAX_MODES)}")
+    lengths, side = call.valid_seq_len, call.seq_padding_type
+    if lengths is not None:
+        fits = lengths.shape == q.shape[:1]
+        check(fits, name, "valid_seq_len", lengths, f"one length for each of the {q.shape[0]} sequences")
+        check(side in ("left", "right"), name, "seq_padding_type", side, "left or right")
 
 
 def default_scale(q: Tensor, scale: float | None) -> float:
@@ -42,24 +88,23 @@ def default_scale(q: Tensor, scale: float | None) -> float:
     return 1.0 / math.sqrt(q.shape[-1]) if scale is None else scale
 
 
-def visible(a: Arguments) -> Tensor | None:
+def visible(call: Attention) -> Tensor | None:
     """Which keys a query may see, apart from the mask: a bool tensor that broadcasts to the scores, or None for all.
 
-    What a query does not see: with `is_causal` later keys; with `valid_seq_len`, [batch] valid keys, padding; with
-    `window` those beyond so many keys to the left and to the right of its own, -1: all.
+    What a query does not see: with `is_causal` later keys; with `valid_seq_len` padding; with `window` those beyond it.
     """
-    length, lengths = a.k.shape[-2], getattr(a, "valid_seq_len", None)
-    rows = torch.arange(a.q.shape[-2], device=a.q.device).unsqueeze(-1)
-    columns = torch.arange(length, device=a.q.device)
-    seen = columns <= rows if a.is_causal else None
-    left, right = getattr(a, "window", None) or (-1, -1)
+    length, lengths = call.k.shape[-2], call.valid_seq_len
+    rows = torch.arange(call.q.shape[-2], device=call.q.device).unsqueeze(-1)
+    columns = torch.arange(length, device=call.q.device)
+    seen = columns <= rows if call.is_causal else None
+    left, right = call.window or (-1, -1)
     if left >= 0:
         seen = _both(seen, columns >= rows - left)
     if right >= 0:
         seen = _both(seen, columns <= rows + right)
     if lengths is not None:
-        lengths = lengths.reshape(-1, *[1] * (a.q.dim() - 1))
-        seen = _both(seen, columns < lengths if a.seq_padding_type == "right" else columns >= length - lengths)
+        lengths = lengths.reshape(-1, *[1] * (call.q.dim() - 1))
+        seen = _both(seen, columns < lengths if call.seq_padding_type == "right" else columns >= length - lengths)
     return seen
 
 
@@ -67,11 +112,12 @@ def _both(a: Tensor | None, b: Tensor) -> Tensor:
     return b if a is None else a & b
 
 
-def scores(a: Arguments) -> Tensor:
+def scores(call: Attention) -> Tensor:
     """q @ k^T * scale in float32, -inf where a query may not see a key."""
-    keys = repeated(a.q, _wide(a, "k"))
-    out = torch.matmul(_wide(a, "q"), keys.transpose(-1, -2)) * default_scale(a.q, a.scale)
-    seen, mask = visible(a), a.attention_mask
+    keys = repeated(call.q, _wide(call, call.k, call.scales.d_k))
+    out = torch.matmul(_wide(call, call.q, call.scales.d_q), keys.transpose(-1, -2))
+    out = out * default_scale(call.q, call.scale)
+    seen, mask = visible(call), call.attention_mask
     if mask is not None and mask.dtype is torch.bool:
         seen = _both(seen, mask)
     elif mask is not None:
@@ -79,18 +125,17 @@ def scores(a: Arguments) -> Tensor:
     return out if seen is None else out.masked_fill(~seen, -math.inf)
 
 
-def _wide(a: Arguments, name: str, scale: str = "") -> Tensor:
-    """The operand of that name in float32, times its scale if it has one."""
-    return scaled(getattr(a, name), getattr(a, f"d_scale_{scale or name}", None), None, a.operator).float()
+def _wide(call: Attention, operand: Tensor, scale: Scale) -> Tensor:
+    """The operand in float32, times its scale."""
+    return scaled(operand, scale, None, call.operator).float()
 
 
-def _rounded(a: Arguments, x: Tensor, name: str) -> tuple[Tensor, Tensor | None]:
-    """`x` rounded to fp8 with the scale of that name, in float32, and the fp8 tensor; `x` itself if there is none."""
-    to_fp8, from_fp8 = getattr(a, f"q_scale_{name}", None), getattr(a, f"d_scale_{name}", None)
+def _rounded(call: Attention, x: Tensor, to_fp8: Scale, from_fp8: Scale) -> tuple[Tensor, Tensor | None]:
+    """`x` rounded to fp8 with a scale, in float32, and the fp8 tensor; `x` itself without one."""
     if to_fp8 is None:
         return x, None
-    held = quantize(scaled(x, to_fp8, None, a.operator), E4M3)
-    return scaled(held, 1.0 if from_fp8 is None else from_fp8, None, a.operator), held
+    held = quantize(scaled(x, to_fp8, None, call.operator), E4M3)
+    return scaled(held, 1.0 if from_fp8 is None else from_fp8, None, call.operator), held
 
 
 def _plain(x: Tensor) -> torch.dtype:
@@ -143,31 +188,32 @@ class Attended(NamedTuple):
     reciprocal: Tensor
 
 
-def attend(a: Arguments) -> Attended:
-    """Attention of `a.q`, `a.k` and `a.v`, with `a.scale`, dropout `a.p`, and the scales of fp8, the seed and the sinks
-    that `a` has. `attention_mask`: bool (True: seen), or added to the scores."""
-    check_arguments(a)
-    s = scores(a)
-    maximum, reciprocal = softmax_parts(s, getattr(a, "sinks", None))
+def attend(call: Attention) -> Attended:
+    """Attention. Raises RuntimeError for arguments that do not fit."""
+    check_arguments(call)
+    s = scores(call)
+    maximum, reciprocal = softmax_parts(s, call.sinks)
     exact = torch.exp(s - maximum) * reciprocal
-    keep = keep_mask(s, a.p, getattr(a, "seed", None)) if a.p > 0.0 else None
-    used, held = _rounded(a, exact, "s")
-    out = torch.matmul(dropped(used, keep, a.p), repeated(a.q, _wide(a, "v")))
-    return Attended(out, exact, exact.to(_plain(a.q)) if held is None else held, keep, maximum, reciprocal)
+    keep = keep_mask(s, call.p, call.seed) if call.p > 0.0 else None
+    used, held = _rounded(call, exact, call.scales.q_s, call.scales.d_s)
+    out = torch.matmul(dropped(used, keep, call.p), repeated(call.q, _wide(call, call.v, call.scales.d_v)))
+    return Attended(out, exact, exact.to(_plain(call.q)) if held is None else held, keep, maximum, reciprocal)
 
 
-def gradients(a: Arguments, probabilities: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def gradients(
+    call: Attention, grad: Tensor, probabilities: Tensor, keep: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Of q, k and v, in their dtypes, bfloat16 for fp8; of the scores. From the probabilities before dropout."""
-    wide = _wide(a, "grad", "do")
-    weights = dropped(probabilities, keep, a.p)
+    wide = _wide(call, grad, call.scales.d_do)
+    weights = dropped(probabilities, keep, call.p)
     grad_v = torch.matmul(weights.transpose(-1, -2), wide)
-    many_v = repeated(a.q, _wide(a, "v"))
+    many_v = repeated(call.q, _wide(call, call.v, call.scales.d_v))
     product = weights * torch.matmul(wide, many_v.transpose(-1, -2))
-    grad_s = (product - probabilities * product.sum(-1, keepdim=True)) * a.scale
-    held, _ = _rounded(a, grad_s, "ds")
-    grad_q = torch.matmul(held, repeated(a.q, _wide(a, "k")))
-    grad_k = torch.matmul(held.transpose(-1, -2), _wide(a, "q"))
-    pairs = (grad_q, a.q), (summed(grad_k, a.k), a.k), (summed(grad_v, a.v), a.v)
+    grad_s = (product - probabilities * product.sum(-1, keepdim=True)) * default_scale(call.q, call.scale)
+    held, _ = _rounded(call, grad_s, call.scales.q_ds, call.scales.d_ds)
+    grad_q = torch.matmul(held, repeated(call.q, _wide(call, call.k, call.scales.d_k)))
+    grad_k = torch.matmul(held.transpose(-1, -2), _wide(call, call.q, call.scales.d_q))
+    pairs = (grad_q, call.q), (summed(grad_k, call.k), call.k), (summed(grad_v, call.v), call.v)
     grad_q, grad_k, grad_v = (grad.to(_plain(x)) for grad, x in pairs)
     return grad_q, grad_k, grad_v, grad_s
 
@@ -188,30 +234,72 @@ def summed(grad: Tensor, like: Tensor) -> Tensor:
     return grouped.sum(-3)
 
 
-def seed_of(a: Arguments) -> Tensor:
+def dropout_of(operator: str, p: float) -> float:
+    """The probability of dropout: operators whose names end in `non_dropout` drop nothing, whatever p is."""
+    return 0.0 if operator.endswith("_non_dropout") else p
+
+
+def seed_of(call: Attention) -> Tensor:
     """The seed of dropout: the one that is given, or a new one; empty without dropout."""
-    if a.p == 0.0:
-        return torch.empty(0, dtype=torch.int32, device=a.q.device)
-    if hasattr(a, "seed"):
-        return a.seed  # type: ignore[no-any-return]
-    return torch.randint(0, 2**31 - 1, (1,), dtype=torch.int32, device=a.q.device)
+    if call.p == 0.0:
+        return torch.empty(0, dtype=torch.int32, device=call.q.device)
+    if call.seed is not None:
+        return call.seed
+    return torch.randint(0, 2**31 - 1, (1,), dtype=torch.int32, device=call.q.device)
 
 
-def result_of(a: Arguments, found: Attended) -> Tensor:
+def _result(call: Attention, found: Attended) -> Tensor:
     """The result with its own scale, in fp8 if it has one."""
-    scale = getattr(a, "q_scale_o", None)
-    return found.out.to(_plain(a.q)) if scale is None else quantize(scaled(found.out, scale, None, a.operator), E4M3)
+    scale = call.scales.q_o
+    if scale is None:
+        return found.out.to(_plain(call.q))
+    return quantize(scaled(found.out, scale, None, call.operator), E4M3)
 
 
-def _drop_nothing(a: Arguments) -> None:
-    """Operators of this name drop nothing, whatever p is."""
-    if a.operator.endswith("_non_dropout"):
-        a.p = 0.0
+def forward(call: Attention, wants_maximum: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The result; the probabilities before dropout, as they are held; True where dropout keeps one, empty if p is 0;
+    the maximum of the probabilities if wanted."""
+    found = attend(call)
+    keep = torch.empty(0, dtype=torch.bool, device=call.q.device) if found.keep is None else found.keep
+    return _result(call, found), found.held, keep, maximum_of(found.exact, wants_maximum)
 
 
-def forward(a: Arguments) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """softmax(q @ k^T * scale + mask) @ v; the probabilities before dropout, as they are held; True where dropout keeps
-    one; the maximum of the probabilities if wanted.
+def recomputable(call: Attention, wants_maximum: bool, wants_result_maximum: bool) -> tuple[Tensor, ...]:
+    """`forward`'s first result; of each row of scores its maximum and 1 / the sum of exponentials; the dropout's seed;
+    the maxima of probabilities and result if wanted."""
+    call = call._replace(seed=seed_of(call))
+    found = attend(call)
+    maxima = maximum_of(found.exact, wants_maximum), maximum_of(found.out, wants_result_maximum)
+    assert call.seed is not None
+    return _result(call, found), found.maximum, found.reciprocal, call.seed, *maxima
+
+
+def backward(call: Attention, grad: Tensor, P: Tensor, dm: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`gradients`, from the probabilities P and the mask of dropout dm that `forward` has returned."""
+    keep = dm if dm is not None and dm.numel() > 0 and call.p > 0.0 else None
+    probabilities = _wide(call, P, call.scales.d_s) if is_fp8(P.dtype) else P.float()
+    return gradients(call, grad, probabilities, keep)
+
+
+def _forward_call(a: operators.SdpaFwd | operators.SdpaRecompFwd) -> Attention:
+    return Attention(
+        operator=a.operator,
+        q=a.q,
+        k=a.k,
+        v=a.v,
+        attention_mask=a.attention_mask,
+        p=dropout_of(a.operator, a.p),
+        scale=a.scale,
+        is_causal=a.is_causal,
+        softmax_mode=a.softmax_mode,
+        valid_seq_len=a.valid_seq_len,
+        seq_padding_type=a.seq_padding_type,
+        seed=a.seed,
+    )
+
+
+def sdpa_fwd(a: operators.SdpaFwd) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """softmax(q @ k^T * scale + mask) @ v; the probabilities before dropout; True where dropout keeps one.
 
     q: [..., heads, Sq, D]; k: [..., heads or a divisor, Sk, D]; v: [..., Sk, E]; mask: bool (True: seen) or added;
     valid_seq_len: [batch]. The third result is empty if p is 0. Dropout is a function of `seed`, an integer tensor of
@@ -219,43 +307,28 @@ def forward(a: Arguments) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     not fit.
     Source: the operator's schema; the formula is that of torch.nn.functional.scaled_dot_product_attention.
     """
-    _drop_nothing(a)
-    found = attend(a)
-    keep = torch.empty(0, dtype=torch.bool, device=a.q.device) if found.keep is None else found.keep
-    return result_of(a, found), found.held, keep, maximum_of(found.exact, getattr(a, "is_amax_s", False))
+    return forward(_forward_call(a), wants_maximum=False)
 
 
-def recomputable(a: Arguments) -> tuple[Tensor, ...]:
-    """`forward`'s first result; of each row of scores its maximum and 1 / the sum of exponentials; the dropout's seed;
-    the maxima of probabilities and result if wanted."""
-    _drop_nothing(a)
-    name, sinks, heads = a.operator, getattr(a, "sinks", None), a.q.shape[-3]
-    size = list(getattr(a, "window_size", (-1, -1)))
-    check(len(size) == 2, name, "window_size", size, "two numbers, of keys to the left and right")
-    fits = sinks is None or sinks.numel() == heads
-    check(fits, name, "sinks", sinks, f"one score for each of the {heads} heads")
-    a.window, a.seed = None if max(size) < 0 else size, seed_of(a)
-    found = attend(a)
-    measured = getattr(a, "is_amax_0", False) or getattr(a, "is_amax_o", False)
-    maxima = maximum_of(found.exact, getattr(a, "is_amax_s", False)), maximum_of(found.out, measured)
-    return result_of(a, found), found.maximum, found.reciprocal, a.seed, *maxima
+def sdpa_recomp_fwd(a: operators.SdpaRecompFwd) -> tuple[Tensor, ...]:
+    """`sdpa_fwd`'s first result; of each row of scores its maximum and 1 / the sum of exponentials; the seed."""
+    return recomputable(_forward_call(a), wants_maximum=False, wants_result_maximum=False)
 
 
-def backward(a: Arguments) -> tuple[Tensor, ...]:
-    """Gradients of q, k and v, from the probabilities and the mask of dropout that `forward` has returned; the maximum
-    of the scores' gradient if wanted."""
+def sdpa_bwd(a: operators.SdpaBwd) -> tuple[Tensor, ...]:
+    """Gradients of q, k and v, from the probabilities and the mask of dropout that `sdpa_fwd` has returned."""
     expect(a, "grad", a.grad.shape == a.fwd_out.shape, f"a tensor of shape {list(a.fwd_out.shape)}")
-    keep = a.dm if a.dm is not None and a.dm.numel() > 0 and a.p > 0.0 else None
-    *found, grad_s = gradients(a, _wide(a, "P", "s") if is_fp8(a.P.dtype) else a.P.float(), keep)
-    return *found, maximum_of(grad_s, getattr(a, "is_amax_ds", False))
+    call = Attention(a.operator, a.q, a.k, a.v, None, a.p, a.scale, a.is_causal)
+    return backward(call, a.grad, a.P, a.dm)
 
 
-def sdpa_recomp_bwd(a: Arguments) -> tuple[Tensor, ...]:
-    """Gradients of q, k and v; the probabilities are computed again, from the results of `recomputable`."""
+def sdpa_recomp_bwd(a: operators.SdpaRecompBwd) -> tuple[Tensor, ...]:
+    """Gradients of q, k and v; the probabilities are computed again, from the results of `sdpa_recomp_fwd`."""
     expect(a, "grad", a.grad.shape == a.fwd_out.shape, f"a tensor of shape {list(a.fwd_out.shape)}")
-    s = scores(a)
+    call = Attention(a.operator, a.q, a.k, a.v, a.attention_mask, a.p, a.scale, a.is_causal, seed=a.seed)
+    s = scores(call)
     keep = None
     if a.p > 0.0:
         expect(a, "seed", a.seed is not None and a.seed.numel() > 0, "the seed of the forward's dropout")
         keep = keep_mask(s, a.p, a.seed)
-    return gradients(a, torch.exp(s - a.m) * a.linv, keep)
+    return gradients(call, a.grad, torch.exp(s - a.m) * a.linv, keep)

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from openhpu.interface.gaudi_ops import operators
 from openhpu.interface.gaudi_ops.errors import check, expect
-from openhpu.interface.gaudi_ops.registry import Arguments
 
 
 def segments(offsets: Tensor, count: int) -> Tensor:
@@ -29,7 +29,7 @@ def embedding_bag_sum(input: Tensor, indices: Tensor, offsets: Tensor, valid_cou
     return torch.zeros(bags, input.shape[1], dtype=input.dtype, device=input.device).index_put((bag,), values, True)
 
 
-def embedding_bag_sum_bwd_out(a: Arguments) -> Tensor:
+def embedding_bag_sum_bwd_out(a: operators.EmbeddingBagSumBwdOut) -> Tensor:
     """Into the first rows of `out` the sums of gradients for each unique index, in the order of the indices."""
     sums = embedding_bag_sum(a.input, a.indices_bwd, a.offsets_bwd, a.valid_count_bwd, a.kernel_mode)
     a.out[: sums.shape[0]].copy_(sums)
@@ -42,7 +42,7 @@ def _rows(indices: Tensor, valid_count: Tensor) -> tuple[Tensor, Tensor]:
     return valid.unsqueeze(-1), torch.where(valid, indices, 0).long()
 
 
-def sparse_sgd(a: Arguments) -> tuple[Tensor, Tensor]:
+def sparse_sgd(a: operators.SparseSgd) -> tuple[Tensor, Tensor]:
     """torch.optim.SGD's step for the first valid_count rows that `indices`, all different, name."""
     with torch.no_grad():
         valid, rows = _rows(a.indices, a.valid_count_tensor)
@@ -54,7 +54,7 @@ def sparse_sgd(a: Arguments) -> tuple[Tensor, Tensor]:
     return a.weights_in, a.moments_in
 
 
-def sparse_adagrad(a: Arguments) -> tuple[Tensor, Tensor]:
+def sparse_adagrad(a: operators.SparseAdagrad) -> tuple[Tensor, Tensor]:
     """torch.optim.Adagrad's step (eps 1e-10) for the first valid_count rows that `indices`, all different, name."""
     with torch.no_grad():
         valid, rows = _rows(a.indices, a.valid_count_tensor)
@@ -80,28 +80,28 @@ def _permuted(order: Tensor, lengths: Tensor, indices: Tensor, weights: Tensor |
     return new_lengths, indices.index_select(0, source), moved
 
 
-def permute_1d(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
+def permute_1d(a: operators.Permute1d) -> tuple[Tensor, Tensor, Tensor]:
     """Segments of indices (and weights) in the order of `permute`; `lengths`: [segments]. Source: fbgemm's operator.
 
     permute names each segment once, so that there are as many indices as before.
     """
     fits, expected = a.permute.shape == a.lengths.shape, f"shape {list(a.lengths.shape)}, as lengths"
     check(fits, "habana_permute_1D_sparse_data", "permute", a.permute, expected)
-    return _permuted(a.permute, a.lengths, a.indices, getattr(a, "weights", None))
+    return _permuted(a.permute, a.lengths, a.indices, a.weights)
 
 
-def permute_2d(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
+def permute_2d(a: operators.Permute2d) -> tuple[Tensor, Tensor, Tensor]:
     """Features in the order of `permute`, [features]; `lengths`: [features, batch]. Source: fbgemm's operator."""
     fits = a.lengths.dim() == 2 and a.permute.shape[0] == a.lengths.shape[0]
     check(fits, "habana_permute_2D_sparse_data", "lengths", a.lengths, f"[{a.permute.shape[0]}, batch]")
     batch = a.lengths.shape[1]
     columns = torch.arange(batch, device=a.permute.device)
     each = (a.permute.long().unsqueeze(-1) * batch + columns).reshape(-1)
-    new, indices, weights = _permuted(each, a.lengths.reshape(-1), a.indices, getattr(a, "weights", None))
+    new, indices, weights = _permuted(each, a.lengths.reshape(-1), a.indices, a.weights)
     return new.reshape(a.lengths.shape), indices, weights
 
 
-def expand_into_jagged_permute(a: Arguments) -> Tensor:
+def expand_into_jagged_permute(a: operators.ExpandIntoJaggedPermute) -> Tensor:
     """For each position of the permuted segments the position that it came from. Source: fbgemm's operator.
 
     permute: [segments]; offsets: [segments + 1], before and after; output_size: the last of output_offsets.
@@ -113,7 +113,7 @@ def expand_into_jagged_permute(a: Arguments) -> Tensor:
     return (a.input_offsets.index_select(0, permute.long().index_select(0, segment)) + within).to(permute.dtype)
 
 
-def bounds_check_indices(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
+def bounds_check_indices(a: operators.BoundsCheckIndices) -> tuple[Tensor, Tensor, Tensor]:
     """Indices outside of their table become 0, and `warning` counts them. Source: fbgemm's operator.
 
     offsets: [tables * batch + 1]; rows_per_table: [tables]; bounds_check_mode: 1 (warning) or 2 (ignore).
@@ -132,7 +132,7 @@ def bounds_check_indices(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     return a.indices, a.offsets, a.warning
 
 
-def split_permute_cat(a: Arguments) -> Tensor:
+def split_permute_cat(a: operators.SplitPermuteCat) -> Tensor:
     """Features of `dims` columns each, in the order of `indices`: [batch_size, num_features * dims]."""
     batch, features, dims = a.batch_size, a.num_features, a.dims
     expect(a, "input", a.input.numel() == batch * features * dims, f"{batch} x {features} x {dims} numbers")

@@ -1,20 +1,20 @@
 """Errors of Gaudi's operators. They name operator, argument, the given value and the expected one."""
 
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 
-from openhpu.compiler.program.named import Arguments
+from openhpu.interface.gaudi_ops.arguments import Arguments
 
 
-def check(condition: bool, operator: str, argument: str, given: Any, expected: str) -> None:
+def check(condition: bool, operator: str, argument: str, given: object, expected: str) -> None:
     """Raise RuntimeError unless `condition` holds."""
     if not condition:
         operator = operator if "::" in operator else f"hpu::{operator}"
         raise RuntimeError(f"{operator}: {argument} is {describe(given)}; expected {expected}.")
 
 
-def describe(value: Any) -> str:
+def describe(value: object) -> str:
     """A tensor by dtype, shape and device, a list of tensors by its length, anything else as Python prints it."""
     if isinstance(value, torch.Tensor):
         return f"a {str(value.dtype).removeprefix('torch.')} tensor of shape {list(value.shape)} on {value.device}"
@@ -39,8 +39,9 @@ def expect(a: Arguments, argument: str, condition: bool, expected: str) -> None:
     check(condition, a.operator, argument, getattr(a, argument), expected)
 
 
-def check_same_length(a: Arguments, first: str, *others: str) -> None:
-    """Raise RuntimeError unless these arguments, which are lists, are as long as the one named `first`."""
-    length = len(getattr(a, first))
-    for name in others:
-        expect(a, name, len(getattr(a, name)) == length, f"{length} tensors, as many as {first}")
+def check_same_length(operator: str, **lists: Sequence[object]) -> None:
+    """Raise RuntimeError unless the lists, by the names of the arguments, are as long as the first one."""
+    (first, expected), *others = lists.items()
+    for name, given in others:
+        fits = len(given) == len(expected)
+        check(fits, operator, name, given, f"{len(expected)} tensors, as many as {first}")

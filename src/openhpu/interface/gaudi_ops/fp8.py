@@ -16,10 +16,11 @@ from torch import Tensor
 from torch._prims_common import is_expandable_to
 
 from openhpu import settings
+from openhpu.interface.gaudi_ops import operators
 from openhpu.interface.gaudi_ops.errors import c_name, check, check_dims, expect
-from openhpu.interface.gaudi_ops.registry import Arguments
 
 Scale = Tensor | float | Sequence[float] | None
+Shape = Sequence[int] | None
 
 E5M2, E4M3 = torch.float8_e5m2, torch.float8_e4m3fn
 # Bits of the mantissa, exponent of the smallest normal number.
@@ -79,7 +80,7 @@ def narrowed(x: Tensor, dtype: torch.dtype) -> Tensor:
     return quantize(x, dtype) if is_fp8(dtype) else x.to(dtype)
 
 
-def scaled(x: Tensor, scale: Scale, shape: Sequence[int] | None, name: str) -> Tensor:
+def scaled(x: Tensor, scale: Scale, shape: Shape, name: str) -> Tensor:
     """`x` in float32, times `scale`, which broadcasts to it after it took `shape`.
 
     A scale of one dimension that does not is one for each channel, which are the first or the second dimension of `x`.
@@ -101,7 +102,7 @@ def scaled(x: Tensor, scale: Scale, shape: Sequence[int] | None, name: str) -> T
     return x * factor.to(x.dtype)
 
 
-def _shaped(factor: Tensor, shape: Sequence[int] | None, name: str, argument: str) -> Tensor:
+def _shaped(factor: Tensor, shape: Shape, name: str, argument: str) -> Tensor:
     if shape is None:
         return factor
     check(math.prod(shape) == factor.numel(), name, argument, list(shape), f"a shape of {factor.numel()} numbers")
@@ -120,7 +121,7 @@ def rounded(scale: Scale, like: Tensor, dtype: torch.dtype = torch.bfloat16) -> 
     return as_tensor(scale, like).to(dtype)
 
 
-def scaled_in(x: Tensor, dtype: torch.dtype, scale: Scale, shape: Sequence[int] | None, name: str) -> Tensor:
+def scaled_in(x: Tensor, dtype: torch.dtype, scale: Scale, shape: Shape, name: str) -> Tensor:
     """`scaled`, where `dtype` has 16 bits with the scale and the product rounded to it; in float32."""
     if dtype not in _SHORT or scale is None:
         return scaled(x, scale, shape, name)
@@ -146,7 +147,27 @@ def maximum_of(x: Tensor, wanted: bool) -> Tensor:
     return absolute_maximum(x) if wanted else torch.empty(0, dtype=torch.float32, device=x.device)
 
 
-def cast_to_fp8_v2(a: Arguments) -> tuple[Tensor, Tensor]:
+def _cast(
+    x: Tensor, scale: Scale, stochastic: bool, wants_maximum: bool, dtype: torch.dtype | None, shape: Shape = None
+) -> tuple[Tensor, Tensor]:
+    """`cast_to_fp8_v2`, whose name errors have."""
+    name = "cast_to_fp8_v2"
+    dtype = dtype or (x.dtype if is_fp8(x.dtype) else E5M2)
+    check(is_fp8(dtype), name, "dtype", dtype, "torch.float8_e5m2 or torch.float8_e4m3fn")
+    check(x.is_floating_point(), name, "input", x, "a floating-point tensor")
+    if is_fp8(x.dtype):
+        if wants_maximum:
+            raise RuntimeError("CastToFp8V2 must have no amax for float8.")
+        if x.dtype is not dtype:
+            raise RuntimeError(
+                "CastToFp8V2 input and output must have the same dtype for float8, but are "
+                f"{c_name(x.dtype)} and {c_name(dtype)}."
+            )
+    amax = maximum_of(x, wants_maximum)
+    return quantize(scaled_in(x, x.dtype, scale, shape, name), dtype, stochastic), amax
+
+
+def cast_to_fp8_v2(a: operators.CastToFp8V2) -> tuple[Tensor, Tensor]:
     """fp8(input * scale), and max |input|.
 
     `input`: floating point, any shape. `scale`: a number, a tensor that broadcasts, or [channels], which are then the
@@ -155,44 +176,29 @@ def cast_to_fp8_v2(a: Arguments) -> tuple[Tensor, Tensor]:
     The second result is a 0-dim float32 tensor, empty unless `is_amax`. Raises RuntimeError for other dtypes, and for
     an fp8 input with another `dtype` or with `is_amax`. Source: the operator's schema.
     """
-    name, x, scale = "cast_to_fp8_v2", a.input, a.scale
-    dtype = a.dtype or (x.dtype if is_fp8(x.dtype) else E5M2)
-    check(is_fp8(dtype), name, "dtype", dtype, "torch.float8_e5m2 or torch.float8_e4m3fn")
-    check(x.is_floating_point(), name, "input", x, "a floating-point tensor")
-    if is_fp8(x.dtype):
-        if a.is_amax:
-            raise RuntimeError("CastToFp8V2 must have no amax for float8.")
-        if x.dtype is not dtype:
-            raise RuntimeError(
-                "CastToFp8V2 input and output must have the same dtype for float8, but are "
-                f"{c_name(x.dtype)} and {c_name(dtype)}."
-            )
-    amax = maximum_of(x, a.is_amax)
-    value = scaled_in(x, x.dtype, scale, getattr(a, "scale_shape", None), name)
-    return quantize(value, dtype, a.stochastic_rounding), amax
+    return _cast(a.input, a.scale, a.stochastic_rounding, a.is_amax, a.dtype, a.scale_shape)
 
 
-def cast_to_fp8(a: Arguments) -> tuple[Tensor, Tensor]:
+def cast_to_fp8(a: operators.CastToFp8) -> tuple[Tensor, Tensor]:
     """`cast_to_fp8_v2` into `out`, an fp8 tensor of the input's shape, and `amax`, which may be empty."""
     expect(a, "out", is_fp8(a.out.dtype), "a float8_e5m2 or float8_e4m3fn tensor")
     expect(a, "out", a.out.shape == a.input.shape, f"a tensor of shape {list(a.input.shape)}, the input's")
-    a.dtype, a.is_amax = a.out.dtype, a.amax.numel() > 0
-    result, maximum = cast_to_fp8_v2(a)
+    wants_maximum = a.amax.numel() > 0
+    result, maximum = _cast(a.input, a.scale, a.stochastic_rounding, wants_maximum, a.out.dtype)
     a.out.copy_(result)
-    if a.is_amax:
+    if wants_maximum:
         a.amax.copy_(maximum)
     return a.out, a.amax
 
 
-def cast_to_fp8_hybrid(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
+def cast_to_fp8_hybrid(a: operators.CastToFp8Hybrid) -> tuple[Tensor, Tensor, Tensor]:
     """The input in float8_e5m2 and in float8_e4m3fn, each with its scale, and max |input| as `cast_to_fp8_v2`'s."""
-    a.scale, a.dtype = a.scale_152, E5M2
-    e5m2, amax = cast_to_fp8_v2(a)
-    a.scale, a.dtype, a.is_amax = a.scale_143, E4M3, False
-    return e5m2, cast_to_fp8_v2(a)[0], amax
+    e5m2, amax = _cast(a.input, a.scale_152, a.stochastic_rounding, a.is_amax, E5M2)
+    e4m3, _ = _cast(a.input, a.scale_143, a.stochastic_rounding, False, E4M3)
+    return e5m2, e4m3, amax
 
 
-def cast_from_fp8(a: Arguments) -> Tensor:
+def cast_from_fp8(a: operators.CastFromFp8) -> Tensor:
     """`input * scale` in `out_dtype`, to which the scale is rounded first.
 
     `input`: an fp8 tensor of any shape; `scale`: as `cast_to_fp8_v2`'s. Raises RuntimeError for other
@@ -203,7 +209,7 @@ def cast_from_fp8(a: Arguments) -> Tensor:
     return narrowed(scaled_in(a.input, a.out_dtype, a.scale, a.scale_shape, a.operator), a.out_dtype)
 
 
-def fp8_gemm_v2(a: Arguments) -> Tensor:
+def fp8_gemm_v2(a: operators.Fp8GemmV2) -> Tensor:
     """op(A) @ op(B) * A_scale_inv * B_scale_inv + bias, plus D if `accumulate`, in `out_dtype`; op may transpose.
 
     A: [..., M, K], B: [..., K, N] or one that broadcasts to it; either may be one-dimensional, [K], as torch.matmul's
@@ -212,21 +218,51 @@ def fp8_gemm_v2(a: Arguments) -> Tensor:
     bfloat16 the product, and that of the scales, are rounded to it before they are multiplied, as on a Gaudi. Raises
     RuntimeError for shapes that do not fit. Source: the operator's schema.
     """
-    name, A, B, dtype = "fp8_gemm_v2", a.A, a.B, a.out_dtype
+    return _gemm(
+        A=a.A,
+        trans_A=a.trans_A,
+        B=a.B,
+        trans_B=a.trans_B,
+        D=a.D,
+        accumulate=a.accumulate,
+        A_scale=a.A_scale_inv,
+        B_scale=a.B_scale_inv,
+        B_scale_shape=a.B_scale_shape,
+        bias=a.bias,
+        dtype=a.out_dtype,
+    )
+
+
+def _gemm(
+    *,
+    A: Tensor,
+    trans_A: bool,
+    B: Tensor,
+    trans_B: bool,
+    D: Tensor | None,
+    accumulate: bool,
+    A_scale: Scale,
+    B_scale: Scale,
+    B_scale_shape: Shape,
+    bias: Tensor | None,
+    dtype: torch.dtype,
+) -> Tensor:
+    """`fp8_gemm_v2`, whose name errors have."""
+    name = "fp8_gemm_v2"
     for argument, tensor in (("A", A), ("B", B)):
         check(tensor.dim() >= 1, name, argument, tensor, "one dimension or more")
         check(tensor.is_floating_point(), name, argument, tensor, "a floating-point tensor, usually of fp8")
     check(dtype.is_floating_point, name, "out_dtype", dtype, "a floating-point dtype")
-    left = A.transpose(-1, -2) if a.trans_A and A.dim() > 1 else torch.atleast_2d(A)
-    right = B.transpose(-1, -2) if a.trans_B and B.dim() > 1 else B
+    left = A.transpose(-1, -2) if trans_A and A.dim() > 1 else torch.atleast_2d(A)
+    right = B.transpose(-1, -2) if trans_B and B.dim() > 1 else B
     right = right.unsqueeze(-1) if B.dim() == 1 else right
     check(left.shape[-1] == right.shape[-2], name, "B", B, f"{left.shape[-1]} rows (after trans_B), A's columns")
     batches = (left.shape[:-2], right.shape[:-2])
     fit = all(m == n or 1 in (m, n) for m, n in zip(batches[0][::-1], batches[1][::-1], strict=False))
     check(fit, name, "B", B, f"dimensions before the last two that broadcast with A's, {list(batches[0])}")
     out = torch.matmul(widened(left), widened(right).to(widened(left).dtype))
-    factor = _result_scale(out, a.A_scale_inv, None, True, name, "A_scale_inv")
-    columns = _result_scale(out, a.B_scale_inv, getattr(a, "B_scale_shape", None), False, name, "B_scale_inv")
+    factor = _result_scale(out, A_scale, None, True, name, "A_scale_inv")
+    columns = _result_scale(out, B_scale, B_scale_shape, False, name, "B_scale_inv")
     if columns is not None:
         factor = columns if factor is None else factor * columns
     if factor is not None and dtype is torch.bfloat16:
@@ -236,19 +272,20 @@ def fp8_gemm_v2(a: Arguments) -> Tensor:
     out = out.squeeze(-1) if B.dim() == 1 else out
     if A.dim() == 1:
         out = out.squeeze(-1 if B.dim() == 1 else -2)
-    if a.bias is not None:
-        fits = is_expandable_to(a.bias.shape, out.shape)
-        check(fits, name, "bias", a.bias, f"a tensor that broadcasts to {list(out.shape)}")
-        out = out + a.bias
-    if a.accumulate:
-        fits = a.D is not None and a.D.shape == out.shape
-        check(fits, name, "D", a.D, f"a tensor of shape {list(out.shape)} to accumulate")
-        out = out + a.D
+    if bias is not None:
+        fits = is_expandable_to(bias.shape, out.shape)
+        check(fits, name, "bias", bias, f"a tensor that broadcasts to {list(out.shape)}")
+        out = out + bias
+    if accumulate:
+        fits = D is not None and D.shape == out.shape
+        check(fits, name, "D", D, f"a tensor of shape {list(out.shape)} to accumulate")
+        assert D is not None
+        out = out + D
     return narrowed(out, dtype)
 
 
 def _result_scale(
-    out: Tensor, scale: Scale, shape: Sequence[int] | None, rows: bool, name: str, argument: str
+    out: Tensor, scale: Scale, shape: Shape, rows: bool, name: str, argument: str
 ) -> Tensor | float | None:
     """An operand's scale as a factor of the result, to which hardware applies it: by row for A's, by column for B's."""
     if scale is None or isinstance(scale, float | int):
@@ -264,15 +301,27 @@ def _result_scale(
     return factor
 
 
-def fp8_gemm(a: Arguments) -> Tensor:
+def fp8_gemm(a: operators.Fp8Gemm) -> Tensor:
     """`fp8_gemm_v2` into `out`, which has the result's shape and dtype."""
-    result = fp8_gemm_v2(a)
+    result = _gemm(
+        A=a.A,
+        trans_A=a.trans_A,
+        B=a.B,
+        trans_B=a.trans_B,
+        D=a.D,
+        accumulate=a.accumulate,
+        A_scale=a.A_scale_inv,
+        B_scale=a.B_scale_inv,
+        B_scale_shape=None,
+        bias=a.bias,
+        dtype=a.out_dtype,
+    )
     expect(a, "out", a.out.shape == result.shape, f"a tensor of shape {list(result.shape)}")
     expect(a, "out", a.out.dtype is a.out_dtype, f"a tensor of out_dtype, {a.out_dtype}")
     return a.out.copy_(result)
 
 
-def conv2d_fp8(a: Arguments) -> Tensor:
+def conv2d_fp8(a: operators.Conv2dFp8) -> Tensor:
     """conv2d(input, weight) * scale_input * scale_weight + bias in `out_dtype` (default bfloat16), from float32.
 
     input: [N, C, H, W], weight: [O, C / groups, h, w], bias: [O]; scales: a number, or one for each of O channels.
@@ -285,7 +334,7 @@ def conv2d_fp8(a: Arguments) -> Tensor:
     for argument, scale in (("scale_input", a.scale_input), ("scale_weight", a.scale_weight)):
         if scale is None:
             continue
-        factor = torch.full((), scale, device=out.device) if isinstance(scale, float) else as_tensor(scale, out)
+        factor = torch.full((), scale, device=out.device) if isinstance(scale, float) else scale
         expected = f"1 number or {channels}, the output's channels"
         check(factor.numel() in (1, channels), a.operator, argument, factor, expected)
         out = out * (factor.reshape(()) if factor.numel() == 1 else factor.reshape(-1, 1, 1))
@@ -294,7 +343,7 @@ def conv2d_fp8(a: Arguments) -> Tensor:
     return narrowed(out, a.out_dtype or torch.bfloat16)
 
 
-def sum_fp8(a: Arguments) -> Tensor:
+def sum_fp8(a: operators.SumFp8) -> Tensor:
     """The sum over `dim` (all dimensions where it is None), added in float32, in `out_dtype` (default: the input's)."""
     x = a.self
     dtype = a.out_dtype or x.dtype
@@ -306,7 +355,7 @@ def sum_fp8(a: Arguments) -> Tensor:
     return narrowed(torch.sum(widened(x), a.dim, a.keepdim), dtype)
 
 
-def softmax_fp8(a: Arguments) -> Tensor:
+def softmax_fp8(a: operators.SoftmaxFp8) -> Tensor:
     """softmax(input * input_scale * inv_attn_heads + fused_add, dim) * output_scale.
 
     In float8_e4m3fn if the input is fp8 or an output scale is given, else in the input's dtype; computed in float32.

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from openhpu.interface.gaudi_ops import operators
 from openhpu.interface.gaudi_ops.errors import check, check_same_length
-from openhpu.interface.gaudi_ops.registry import Arguments
 
 
 def kv_reorder(self: Tensor, start: Tensor, end: Tensor, beam_idx: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ linear, matmul = torch.nn.functional.linear, torch.matmul
 weight_permutation = identity = torch.clone
 
 
-def linear_backward(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
+def linear_backward(a: operators.LinearBackward) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of linear's input, weight and bias, each if its mask is set, else an empty tensor."""
     x, grad, wanted = a.self, a.grad_output, a.output_mask
     nothing = torch.empty(0, dtype=x.dtype, device=x.device)
@@ -108,9 +108,9 @@ def masked_batch_gemm(a: Tensor, b: Tensor, mask_a: Tensor, mask_b: Tensor, tran
     return torch.matmul(a, b) + torch.matmul(mask_a, mask_b)
 
 
-def accumulate_grads_(a: Arguments) -> None:
+def accumulate_grads_(a: operators.AccumulateGrads_) -> None:
     """Adds each gradient to the .grad of its variable, which it becomes where there is none."""
-    check_same_length(a, "variables", "new_grads")
+    check_same_length(a.operator, variables=a.variables, new_grads=a.new_grads)
     with torch.no_grad():
         for variable, grad in zip(a.variables, a.new_grads, strict=True):
             if variable.grad is None:
@@ -119,7 +119,7 @@ def accumulate_grads_(a: Arguments) -> None:
                 variable.grad.add_(grad)
 
 
-def custom_foreach_add_(a: Arguments) -> None:
+def custom_foreach_add_(a: operators.CustomForeachAdd_) -> None:
     """torch._foreach_add_."""
-    check_same_length(a, "self", "other")
+    check_same_length(a.operator, self=a.self, other=a.other)
     torch._foreach_add_(a.self, a.other)

@@ -1,14 +1,13 @@
 """Mixtures of experts with biases and the activation of gpt-oss: weights in MXFP4, or fp8 with a scale per token."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from openhpu.interface.gaudi_ops import moe
+from openhpu.interface.gaudi_ops import moe, operators
 from openhpu.interface.gaudi_ops.errors import check, check_dims, check_same_length, expect
 from openhpu.interface.gaudi_ops.fp8 import E4M3, largest, quantize, scaled
-from openhpu.interface.gaudi_ops.registry import Arguments
 
 # The meaning of four bits: a sign, two bits of exponent, one of mantissa.
 _FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -44,110 +43,141 @@ def from_mxfp4(name: str, argument: str, packed: Tensor, scale: Tensor, block_si
     return torch.ldexp(values, exponents).to(dtype)
 
 
+Weights = Callable[[int], tuple[Tensor, Tensor]]  # w12 and w3 of an expert
+Between = Callable[[int, Tensor], Tensor]  # of an expert and its first product: the input of w3
+
+
 def _mixed(
-    a: Arguments, weights: Callable[[int], tuple[Tensor, Tensor]], inner: Callable[[int, Tensor], Tensor]
+    given: moe.Routing,
+    count: int,
+    weights: Weights,
+    inner: Between,
+    permuted: bool,
+    w3_bias: Sequence[Tensor] | None = None,
 ) -> Tensor:
-    """The mixture; `weights(i)`: w12 and w3 of an expert; `inner(i, product)`: the input of w3."""
-    x = a.hidden_states
+    """The mixture of `count` experts."""
+    x = given.hidden_states
 
     def expert(i: int) -> Tensor:
         w12, w3 = weights(i)
-        out = moe.product(inner(i, moe.product(x, w12, a.permuted_weights)).to(x.dtype), w3, a.permuted_weights)
-        return out + a.w3_bias[i] if hasattr(a, "w3_bias") else out
+        out = moe.product(inner(i, moe.product(x, w12, permuted)).to(x.dtype), w3, permuted)
+        return out if w3_bias is None else out + w3_bias[i]
 
-    return moe.mix(a, len(a.w12), expert).to(x.dtype)
-
-
-def _biased_swiglu(a: Arguments) -> Callable[[int, Tensor], Tensor]:
-    check_same_length(a, "w12", "w3", "w12_bias", "w3_bias")
-    return lambda i, pairs: swiglu_oai(pairs + a.w12_bias[i], a.alpha, a.limit)
+    return moe.mix(given, count, expert).to(x.dtype)
 
 
-def mixture_of_experts_bias(a: Arguments) -> Tensor:
+Biased = (
+    operators.MixtureOfExpertsBias
+    | operators.MixtureOfExpertsBiasMeasurement
+    | operators.MixtureOfExpertsBiasFp8
+    | operators.MixtureOfExpertsBiasMxfp4
+)
+
+
+def _biased_swiglu(a: Biased) -> Between:
+    check_same_length(a.operator, w12=a.w12, w3=a.w3, w12_bias=a.w12_bias, w3_bias=a.w3_bias)
+    biases, alpha, limit = a.w12_bias, a.alpha, a.limit
+    return lambda i, pairs: swiglu_oai(pairs + biases[i], alpha, limit)
+
+
+def mixture_of_experts_bias(a: operators.MixtureOfExpertsBias) -> Tensor:
     """`mixture_of_experts.fused_weights` with biases and gpt-oss' activation.
 
     Of each token the sum over its experts of router_weight * (swiglu(x @ w12 + w12_bias) @ w3 + w3_bias). w12: [H, 2 F]
     or [2 F, H] if permuted; along 2 F a gate and the number that it is multiplied by lie beside each other, as in
     gpt-oss' checkpoints. w12_bias: [2 F]; w3_bias: [H]. Source: vLLM's call of its gpt-oss; `swiglu_oai`.
     """
-    return _mixed(a, lambda i: (a.w12[i], a.w3[i]), _biased_swiglu(a))
+    between = _biased_swiglu(a)
+    return _mixed(moe.routing_of(a), len(a.w12), lambda i: (a.w12[i], a.w3[i]), between, a.permuted_weights, a.w3_bias)
 
 
-def mixture_of_experts_bias_measurement(a: Arguments) -> tuple[Tensor, Tensor]:
+def mixture_of_experts_bias_measurement(a: operators.MixtureOfExpertsBiasMeasurement) -> tuple[Tensor, Tensor]:
     """`mixture_of_experts.bias_fused_weights`, and of each expert the largest value that enters w3, [experts].
 
     Raises RuntimeError with `measure_per_token`. Source: Neural Compressor's call.
     """
     expected = "False: there is no public description of a measurement of each token"
     expect(a, "measure_per_token", not a.measure_per_token, expected)
-    between, maxima = _biased_swiglu(a), []
+    between = _biased_swiglu(a)
+    maxima: list[Tensor] = []
 
     def inner(i: int, pairs: Tensor) -> Tensor:
         held = between(i, pairs)
         maxima.append(moe.largest(held))
         return held
 
-    return _mixed(a, lambda i: (a.w12[i], a.w3[i]), inner), torch.stack(maxima)
+    weights: Weights = lambda i: (a.w12[i], a.w3[i])  # noqa: E731
+    out = _mixed(moe.routing_of(a), len(a.w12), weights, inner, a.permuted_weights, a.w3_bias)
+    return out, torch.stack(maxima)
 
 
-def mixture_of_experts_bias_fp8(a: Arguments) -> Tensor:
+def mixture_of_experts_bias_fp8(a: operators.MixtureOfExpertsBiasFp8) -> Tensor:
     """`mixture_of_experts.fp8_fused_weights` with biases and gpt-oss' activation, as in `bias_fused_weights`.
 
     Biases count after the scales. The result is in bfloat16. Source: Neural Compressor's call.
     """
+    name, permuted, scales = a.operator, a.permuted_weights, a.d_scale_intermediate_hidden_states
     between = _biased_swiglu(a)
-    moe.check_scales(a, len(a.w12), "d_scale_intermediate_hidden_states", "d_scale_w12", "d_scale_w3")
-    x = scaled(a.hidden_states, a.d_scale_hidden_states, None, a.operator)
+    moe.check_scales(
+        name,
+        len(a.w12),
+        d_scale_intermediate_hidden_states=scales,
+        d_scale_w12=a.d_scale_w12,
+        d_scale_w3=a.d_scale_w3,
+    )
+    x = scaled(a.hidden_states, a.d_scale_hidden_states, None, name)
 
     def expert(i: int) -> Tensor:
-        inner = between(i, moe.scaled_product(x, a.w12[i], a.d_scale_w12[i], a.permuted_weights))
-        return moe.last_product(a, i, inner) + a.w3_bias[i]
+        inner = between(i, moe.scaled_product(x, a.w12[i], a.d_scale_w12[i], permuted))
+        return moe.last_product(name, inner, scales[i], a.w3[i], a.d_scale_w3[i], permuted) + a.w3_bias[i]
 
-    return moe.mix(a, len(a.w12), expert).to(torch.bfloat16)
+    return moe.mix(moe.routing_of(a), len(a.w12), expert).to(torch.bfloat16)
 
 
-def _unpacked(a: Arguments) -> Callable[[int], tuple[Tensor, Tensor]]:
+def _unpacked(a: operators.MixtureOfExpertsMxfp4 | operators.MixtureOfExpertsBiasMxfp4) -> Weights:
     """The MXFP4 weights of an expert."""
-    name, dtype = a.operator, a.hidden_states.dtype
+    name, dtype, size = a.operator, a.hidden_states.dtype, a.block_size
+    w12, w3, d_scale_w12, d_scale_w3 = a.w12, a.w3, a.d_scale_w12, a.d_scale_w3
     expect(a, "permuted_weights", a.permuted_weights, "True: numbers are packed along a weight's inputs")
     expect(a, "is_fp4", a.is_fp4, "True: weights are MXFP4")
-    check_same_length(a, "w12", "w3", "d_scale_w12", "d_scale_w3")
+    check_same_length(name, w12=w12, w3=w3, d_scale_w12=d_scale_w12, d_scale_w3=d_scale_w3)
     return lambda i: (
-        from_mxfp4(name, "w12", a.w12[i], a.d_scale_w12[i], a.block_size, dtype),
-        from_mxfp4(name, "w3", a.w3[i], a.d_scale_w3[i], a.block_size, dtype),
+        from_mxfp4(name, "w12", w12[i], d_scale_w12[i], size, dtype),
+        from_mxfp4(name, "w3", w3[i], d_scale_w3[i], size, dtype),
     )
 
 
-def mixture_of_experts_mxfp4(a: Arguments) -> Tensor:
+def mixture_of_experts_mxfp4(a: operators.MixtureOfExpertsMxfp4) -> Tensor:
     """`mixture_of_experts.fused_weights` on MXFP4 weights: w12 uint8 [2 F, H / 2], w3 uint8 [H, F / 2].
 
     d_scale_w12, d_scale_w3: uint8 [rows, columns / block_size]. Weights take the dtype of hidden_states before they are
     multiplied. Raises RuntimeError for others, and unless `permuted_weights`. Source: vLLM's call; `from_mxfp4`.
     """
-    weights, function = _unpacked(a), moe.activation_of(a)
+    weights, function = _unpacked(a), moe.activation_of(a.operator, a.activation)
 
     def inner(i: int, halves: Tensor) -> Tensor:
         gate, up = halves.chunk(2, -1)
         return function(gate) * up
 
-    return _mixed(a, weights, inner)
+    return _mixed(moe.routing_of(a), len(a.w12), weights, inner, a.permuted_weights)
 
 
-def mixture_of_experts_bias_mxfp4(a: Arguments) -> Tensor:
+def mixture_of_experts_bias_mxfp4(a: operators.MixtureOfExpertsBiasMxfp4) -> Tensor:
     """`mixture_of_experts.bias_fused_weights` on MXFP4 weights, shaped as those of `mxfp4_fused_weights`."""
-    return _mixed(a, _unpacked(a), _biased_swiglu(a))
+    weights = _unpacked(a)
+    return _mixed(moe.routing_of(a), len(a.w12), weights, _biased_swiglu(a), a.permuted_weights, a.w3_bias)
 
 
-def mixture_of_experts_fp8_dynamic(a: Arguments) -> Tensor:
+def mixture_of_experts_fp8_dynamic(a: operators.MixtureOfExpertsFp8Dynamic) -> Tensor:
     """`mixture_of_experts.fp8_fused_weights` whose scale before w3 is each token's own: its largest number / fp8's.
 
     d_scale_hidden_states: one number, or [tokens, 1]. The result is in bfloat16. Source: vLLM's call, and how it scales
     the tokens that it passes.
     """
     name, permuted = a.operator, a.permuted_weights
-    check_same_length(a, "w12", "w3")
-    moe.check_scales(a, len(a.w12), "d_scale_w12", "d_scale_w3")
-    function = moe.activation_of(a)
+    check_same_length(name, w12=a.w12, w3=a.w3)
+    moe.check_scales(name, len(a.w12), d_scale_w12=a.d_scale_w12, d_scale_w3=a.d_scale_w3)
+    function = moe.activation_of(name, a.activation)
     x = scaled(a.hidden_states, a.d_scale_hidden_states, None, name)
 
     def expert(i: int) -> Tensor:
@@ -157,4 +187,4 @@ def mixture_of_experts_fp8_dynamic(a: Arguments) -> Tensor:
         held = scaled(quantize(inner / scale, E4M3), scale, None, name)
         return moe.scaled_product(held, a.w3[i], a.d_scale_w3[i], permuted)
 
-    return moe.mix(a, len(a.w12), expert).to(torch.bfloat16)
+    return moe.mix(moe.routing_of(a), len(a.w12), expert).to(torch.bfloat16)

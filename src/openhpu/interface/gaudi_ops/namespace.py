@@ -21,8 +21,9 @@ def define() -> None:
     with _lock:
         if _library is not None:
             return
-        from openhpu.interface.gaudi_ops.registry import NAMESPACE, implementation, rows
+        from openhpu.interface.gaudi_ops.registry import NAMESPACE, formals, implementation, rows
 
+        formals()  # a schema that PyTorch cannot parse is said before anything is defined
         library = torch.library.Library(NAMESPACE, "FRAGMENT")  # kept for the process's life
         _library = library
         for row in rows():

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from openhpu.interface.gaudi_ops import operators
 from openhpu.interface.gaudi_ops.errors import check, expect
-from openhpu.interface.gaudi_ops.registry import Arguments
 
 
 def rms_norm(data_in: Tensor, gamma: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
@@ -24,7 +24,7 @@ def rms_norm(data_in: Tensor, gamma: Tensor, epsilon: float) -> tuple[Tensor, Te
     return (x * reciprocal * gamma).to(data_in.dtype), reciprocal
 
 
-def rms_norm_backward(a: Arguments) -> tuple[Tensor, Tensor]:
+def rms_norm_backward(a: operators.RmsNormBackward) -> tuple[Tensor, Tensor]:
     """Gradients of data_in and gamma. `use_stages` and `bwd_mode` choose between ways to the same numbers."""
     fits, expected = a.grad_in.shape == a.data_in.shape, f"shape {list(a.data_in.shape)}"
     check(fits, "rms_norm_backward", "grad_in", a.grad_in, expected)
@@ -56,7 +56,7 @@ def fused_clip_norm(grad: list[Tensor], max_norm: Tensor, norm_type: float) -> T
         return clip_(grad, max_norm.reshape(()), norm_type)
 
 
-def instance_norm(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
+def instance_norm(a: operators.InstanceNorm) -> tuple[Tensor, Tensor, Tensor]:
     """Each channel of each sample normalized over its positions; its mean and 1 / sqrt(variance + eps), [N, C].
 
     input: [N, C, ...]; weight, bias: [C]. Source: torch.nn.functional.instance_norm.
@@ -73,7 +73,7 @@ def _groups(input: Tensor) -> tuple[int, int, int, int]:
     return n, channels, math.prod(input.shape[2:]), channels
 
 
-def instance_norm_backward(a: Arguments) -> tuple[Tensor, Tensor, Tensor]:
+def instance_norm_backward(a: operators.InstanceNormBackward) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of `instance_norm`'s input, weight and bias."""
     scale = torch.ones_like(a.mean[0]) if a.gamma is None else a.gamma.float()
     wide = [x.float().contiguous() for x in (a.grad_in, a.input, a.mean, a.istd)]

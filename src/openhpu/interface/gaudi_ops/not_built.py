@@ -1,5 +1,15 @@
 """Operators that scripts and libraries name and that are not built, each with its reason: not_built.tsv."""
 
-from openhpu.settings.table import rows_beside
+from typing import NamedTuple
 
-REFUSED: dict[str, str] = dict(rows_beside(__file__, "not_built.tsv")[1:])  # type: ignore[arg-type]
+from openhpu.settings import tables
+
+
+class Row(NamedTuple):
+    """A row of the table."""
+
+    operator: str
+    reason: str
+
+
+REFUSED: dict[str, str] = dict(tables.beside(__file__, "not_built.tsv", Row, unique="operator"))

@@ -4,12 +4,12 @@ results are the same."""
 import torch
 from torch import Tensor
 
-from openhpu.interface.gaudi_ops.errors import check_same_length, expect
+from openhpu.interface.gaudi_ops import operators
+from openhpu.interface.gaudi_ops.errors import check, check_same_length, expect
 from openhpu.interface.gaudi_ops.fp8 import is_fp8, largest, quantize
-from openhpu.interface.gaudi_ops.registry import Arguments
 
 
-def optimizer_adamw(a: Arguments) -> None:
+def optimizer_adamw(a: operators.OptimizerAdamw) -> None:
     """AdamW: w = w * weight_decay + neg_step_t * m / (sqrt(v) + epsilon), with the moments m and v of the gradients.
 
     `neg_step_t` and `weight_decay` (the factor 1 - learning rate * decay) hold one number each. Moments may be in a
@@ -17,36 +17,81 @@ def optimizer_adamw(a: Arguments) -> None:
     both are written. Raises RuntimeError for lists that differ in length. Source: the operator's schema; I. Loshchilov
     and F. Hutter, 2019.
     """
-    names = "exp_avg_scales", "exp_avg_sq_scales"
-    scales = [getattr(a, name, None) for name in names]
-    given = [name for name, each in zip(names, scales, strict=True) if each is not None]
-    check_same_length(a, "gradient_vec", "weight_vec", "exp_avg_vec", "exp_avg_sq_vec", *given)
-    expect(a, "neg_step_t", a.neg_step_t.numel() == 1, "one number")
-    if not a.gradient_vec:
-        return
-    grads = [grad.to(_computing(weight)) for grad, weight in zip(a.gradient_vec, a.weight_vec, strict=True)]
-    first = _load(a.exp_avg_vec, a.weight_vec, scales[0])
-    second = _load(a.exp_avg_sq_vec, a.weight_vec, scales[1])
-    torch._foreach_lerp_(first, grads, 1 - a.beta1)
-    torch._foreach_mul_(second, a.beta2)
-    torch._foreach_addcmul_(second, grads, grads, 1 - a.beta2)
-    denominator = torch._foreach_sqrt(second)
-    torch._foreach_add_(denominator, a.epsilon)
-    torch._foreach_div_(denominator, a.neg_step_t.reshape(()))
-    weights = [weight.to(_computing(weight)) for weight in a.weight_vec]
-    if a.has_weight_decay:
-        torch._foreach_mul_(weights, a.weight_decay.reshape(()))
-    torch._foreach_addcdiv_(weights, first, denominator)
-    _store(a.weight_vec, weights, None)
-    _store(a.exp_avg_vec, first, scales[0])
-    _store(a.exp_avg_sq_vec, second, scales[1])
+    _adamw(
+        a.operator,
+        gradients=a.gradient_vec,
+        weights=a.weight_vec,
+        first=a.exp_avg_vec,
+        second=a.exp_avg_sq_vec,
+        first_scales=a.exp_avg_scales,
+        second_scales=a.exp_avg_sq_scales,
+        step=a.neg_step_t,
+        betas=(a.beta1, a.beta2),
+        epsilon=a.epsilon,
+        decay=a.weight_decay.reshape(()) if a.has_weight_decay else None,
+    )
 
 
-def optimizer_adamw_lazy(a: Arguments) -> None:
+def optimizer_adamw_lazy(a: operators.OptimizerAdamwLazy) -> None:
     """`optimizer_adamw` as Gaudi's lazy mode spells it: the factor of weights is a number, 1 for none."""
-    a.has_weight_decay = a.weight_decay != 1.0
-    a.weight_decay = torch.full((), a.weight_decay, dtype=torch.float32, device=a.neg_step_t.device)
-    optimizer_adamw(a)
+    _adamw(
+        a.operator,
+        gradients=a.gradient_vec,
+        weights=a.weight_vec,
+        first=a.exp_avg_vec,
+        second=a.exp_avg_sq_vec,
+        first_scales=a.exp_avg_scales,
+        second_scales=a.exp_avg_sq_scales,
+        step=a.neg_step_t,
+        betas=(a.beta1, a.beta2),
+        epsilon=a.epsilon,
+        decay=_number(a.weight_decay, a.neg_step_t) if a.weight_decay != 1.0 else None,
+    )
+
+
+def _number(value: float, like: Tensor) -> Tensor:
+    return torch.full((), value, dtype=torch.float32, device=like.device)
+
+
+def _adamw(
+    operator: str,
+    *,
+    gradients: list[Tensor],
+    weights: list[Tensor],
+    first: list[Tensor],
+    second: list[Tensor],
+    first_scales: list[Tensor] | None,
+    second_scales: list[Tensor] | None,
+    step: Tensor,
+    betas: tuple[float, float],
+    epsilon: float,
+    decay: Tensor | None,
+) -> None:
+    """`optimizer_adamw`, whose arguments errors name. `decay`: the factor of the weights, 0-dim; None: 1."""
+    scales = {"exp_avg_scales": first_scales, "exp_avg_sq_scales": second_scales}
+    given = {name: each for name, each in scales.items() if each is not None}
+    check_same_length(
+        operator, gradient_vec=gradients, weight_vec=weights, exp_avg_vec=first, exp_avg_sq_vec=second, **given
+    )
+    check(step.numel() == 1, operator, "neg_step_t", step, "one number")
+    if not gradients:
+        return
+    grads = [grad.to(_computing(weight)) for grad, weight in zip(gradients, weights, strict=True)]
+    average = _load(first, weights, first_scales)
+    square = _load(second, weights, second_scales)
+    torch._foreach_lerp_(average, grads, 1 - betas[0])
+    torch._foreach_mul_(square, betas[1])
+    torch._foreach_addcmul_(square, grads, grads, 1 - betas[1])
+    denominator = torch._foreach_sqrt(square)
+    torch._foreach_add_(denominator, epsilon)
+    torch._foreach_div_(denominator, step.reshape(()))
+    new = [weight.to(_computing(weight)) for weight in weights]
+    if decay is not None:
+        torch._foreach_mul_(new, decay)
+    torch._foreach_addcdiv_(new, average, denominator)
+    _store(weights, new, None)
+    _store(first, average, first_scales)
+    _store(second, square, second_scales)
 
 
 def _computing(weight: Tensor) -> torch.dtype:
@@ -73,64 +118,74 @@ def _store(stored: list[Tensor], wide: list[Tensor], scales: list[Tensor] | None
         old.copy_(quantize(new, old.dtype) if is_fp8(old.dtype) else new)
 
 
-def optimizer_ema(a: Arguments) -> None:
+def optimizer_ema(a: operators.OptimizerEma) -> None:
     """ema = decay * ema + (1 - decay) * input, for each pair. decay: one number."""
-    a.operator = "optimizer_ema"  # which errors name for both of its names
-    check_same_length(a, "model_inputs", "updated_ema")
+    check_same_length("optimizer_ema", model_inputs=a.model_inputs, updated_ema=a.updated_ema)
     share = 1.0 - a.decay.reshape(())
     for ema, value in zip(a.updated_ema, a.model_inputs, strict=True):
         ema.add_((value - ema) * share)
 
 
-def optimizer_lars(a: Arguments) -> None:
+def optimizer_lars(a: operators.OptimizerLars) -> None:
     """grad = lr * trust * (grad + weight_decay * param).
 
     trust = eeta * |param| / (|grad| + weight_decay * |param| + eps), 1 where parameter or gradient is 0. Where the skip
     mask is 0, grad = lr * grad. Source: Y. You et
     al., 2017 (LARS).
     """
-    check_same_length(a, "params", "grads")
-    expect(a, "skip_masks", len(a.skip_masks) == len(a.params), f"{len(a.params)} numbers")
-    rate = a.lr.reshape(())
-    for param, grad, keep in zip(a.params, a.grads, a.skip_masks, strict=True):
+    _lars(a.operator, a.params, a.grads, a.skip_masks, a.eeta, a.weight_decay, a.eps, a.lr.reshape(()))
+
+
+def lazy_lars(a: operators.LazyLars) -> None:
+    """`optimizer_lars` as Gaudi's lazy mode spells it."""
+    _lars(a.operator, a.params, a.grads, a.skip_masks, a.eeta, a.weight_decay, a.eps, a.lr_t.reshape(()))
+
+
+def _lars(
+    operator: str,
+    params: list[Tensor],
+    grads: list[Tensor],
+    skip_masks: list[int],
+    eeta: float,
+    weight_decay: float,
+    eps: float,
+    rate: Tensor,
+) -> None:
+    check_same_length(operator, params=params, grads=grads)
+    check(len(skip_masks) == len(params), operator, "skip_masks", skip_masks, f"{len(params)} numbers")
+    for param, grad, keep in zip(params, grads, skip_masks, strict=True):
         if keep:
             weight_norm, grad_norm = torch.linalg.vector_norm(param), torch.linalg.vector_norm(grad)
-            trust = a.eeta * weight_norm / (grad_norm + a.weight_decay * weight_norm + a.eps)
+            trust = eeta * weight_norm / (grad_norm + weight_decay * weight_norm + eps)
             trust = torch.where((weight_norm > 0) & (grad_norm > 0), trust, 1.0)
-            grad.add_(param, alpha=a.weight_decay).mul_(trust * rate)
+            grad.add_(param, alpha=weight_decay).mul_(trust * rate)
         else:
             grad.mul_(rate)
 
 
-def lazy_lars(a: Arguments) -> None:
-    """`optimizer_lars` as Gaudi's lazy mode spells it."""
-    a.lr = a.lr_t
-    optimizer_lars(a)
-
-
-def optimizer_sgd(a: Arguments) -> None:
+def optimizer_sgd(a: operators.OptimizerSgd) -> None:
     """weight = weight - learning_rate * (gradient + wd * weight). Source: torch.optim.SGD without momentum."""
-    check_same_length(a, "gradients", "weights_in")
+    check_same_length(a.operator, gradients=a.gradients, weights_in=a.weights_in)
     rate = a.learning_rate.reshape(())
     for grad, weight in zip(a.gradients, a.weights_in, strict=True):
-        weight.sub_(_decayed(a, grad, weight) * rate)
+        weight.sub_(_decayed(grad, weight, a.wd) * rate)
 
 
-def _decayed(a: Arguments, grad: Tensor, weight: Tensor) -> Tensor:
-    return grad + a.wd * weight if a.wd else grad
+def _decayed(grad: Tensor, weight: Tensor, decay: float) -> Tensor:
+    return grad + decay * weight if decay else grad
 
 
-def optimizer_sgd_momentum(a: Arguments) -> None:
+def optimizer_sgd_momentum(a: operators.OptimizerSgdMomentum) -> None:
     """SGD with momentum; where epoch_num is 0 the buffers start as the gradients. Source: torch.optim.SGD."""
-    check_same_length(a, "gradients", "weights_in", "momentum_in")
+    check_same_length(a.operator, gradients=a.gradients, weights_in=a.weights_in, momentum_in=a.momentum_in)
     rate, momentum, first = a.learning_rate.reshape(()), a.mom.reshape(()), a.epoch_num.reshape(()) == 0
     for grad, weight, buffer in zip(a.gradients, a.weights_in, a.momentum_in, strict=True):
-        step = _decayed(a, grad, weight)
+        step = _decayed(grad, weight, a.wd)
         buffer.copy_(torch.where(first, step, buffer * momentum + (1 - a.damp) * step))
         weight.sub_((step + momentum * buffer if a.nesterov else buffer) * rate)
 
 
-def optimizer_resource_apply_momentum(a: Arguments) -> None:
+def optimizer_resource_apply_momentum(a: operators.OptimizerResourceApplyMomentum) -> None:
     """buffer = momentum * buffer - dp, parameter = parameter + buffer; the first list alternates between the two.
 
     Source: TensorFlow's ResourceApplyMomentum, with gradients that were multiplied by the learning rate.
@@ -142,17 +197,17 @@ def optimizer_resource_apply_momentum(a: Arguments) -> None:
         param.add_(buffer)
 
 
-def fused_adagrad(a: Arguments) -> None:
+def fused_adagrad(a: operators.FusedAdagrad) -> None:
     """Adagrad; `epoch_num`: steps so far, 0 at first. Source: torch.optim.Adagrad."""
-    check_same_length(a, "gradients", "weights_in", "variances_in")
+    check_same_length(a.operator, gradients=a.gradients, weights_in=a.weights_in, variances_in=a.variances_in)
     rate = a.learning_rate.reshape(()) / (1 + a.epoch_num.reshape(()) * a.lrd)
     for grad, weight, variance in zip(a.gradients, a.weights_in, a.variances_in, strict=True):
-        step = _decayed(a, grad, weight)
+        step = _decayed(grad, weight, a.wd)
         variance.addcmul_(step, step)
         weight.sub_(rate * step / (variance.sqrt() + a.eps))
 
 
-def optimizer_lamb_fused_norm(a: Arguments) -> Tensor:
+def optimizer_lamb_fused_norm(a: operators.OptimizerLambFusedNorm) -> Tensor:
     """max(1, |gradients| / max_norm), by which gradients are divided; a tensor [1] in float32.
 
     Squares are added in float64: a sum of a million of them in float32 is off by more than 1e-5.
@@ -163,13 +218,21 @@ def optimizer_lamb_fused_norm(a: Arguments) -> Tensor:
     return total.clamp_min(1.0).reshape(1).to(torch.float32)
 
 
-def optimizer_lamb_phase1(a: Arguments) -> None:
+def optimizer_lamb_phase1(a: operators.OptimizerLambPhase1) -> None:
     """LAMB's moments, Adam steps (with weight decay added) and norms of weights and steps. Source: Y. You et al., 2020.
 
     Gradients are divided by `clip_global_grad_norm`. All lists are of one length; norms have one number.
     """
-    results = "out_weight_norms", "out_adam_norms", "out_adam_steps"
-    check_same_length(a, "gradients", "weights", "exp_avg", "exp_avg_sq", *results)
+    check_same_length(
+        a.operator,
+        gradients=a.gradients,
+        weights=a.weights,
+        exp_avg=a.exp_avg,
+        exp_avg_sq=a.exp_avg_sq,
+        out_weight_norms=a.out_weight_norms,
+        out_adam_norms=a.out_adam_norms,
+        out_adam_steps=a.out_adam_steps,
+    )
     share = 1 - a.beta1 if a.grad_averaging else 1.0
     first_correction, second_correction = a.bias_correction1.reshape(()), a.bias_correction2.reshape(())
     for i, weight in enumerate(a.weights):
@@ -184,12 +247,14 @@ def optimizer_lamb_phase1(a: Arguments) -> None:
             norms[i].copy_(torch.linalg.vector_norm(values, dtype=torch.float64).reshape(norms[i].shape))
 
 
-def optimizer_lamb_phase2(a: Arguments) -> None:
+def optimizer_lamb_phase2(a: operators.OptimizerLambPhase2) -> None:
     """weight += neg_step * trust * step; trust: weight norm / step norm where both are positive, else 1.
 
     Without weight decay trust is 1 unless `use_lamb`, as in NVIDIA's LAMB.
     """
-    check_same_length(a, "weights", "adam_norms", "weight_norms", "adam_steps")
+    check_same_length(
+        a.operator, weights=a.weights, adam_norms=a.adam_norms, weight_norms=a.weight_norms, adam_steps=a.adam_steps
+    )
     step = a.neg_step.reshape(())
     for i, weight in enumerate(a.weights):
         if a.wd != 0.0 or a.use_lamb:

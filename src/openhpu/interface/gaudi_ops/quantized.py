@@ -5,9 +5,9 @@ import math
 import torch
 from torch import Tensor
 
+from openhpu.interface.gaudi_ops import operators
 from openhpu.interface.gaudi_ops.errors import check, expect
 from openhpu.interface.gaudi_ops.fp8 import E4M3, widened
-from openhpu.interface.gaudi_ops.registry import Arguments
 
 # Quantiles of the normal distribution, as published with QLoRA (T. Dettmers et al., 2023).
 NF4 = (
@@ -38,7 +38,7 @@ def _by_group(name: str, argument: str, table: Tensor, numbers: Tensor, index: T
     return table.repeat_interleave(rows // groups, -2)
 
 
-def convert_from_int4(a: Arguments) -> Tensor:
+def convert_from_int4(a: operators.ConvertFromInt4) -> Tensor:
     """(input - zero_point) * scale for numbers from -8 to 7; from 0 to 15 for `convert_from_uint4`.
 
     input: int32 [..., K, N / 8], eight numbers each, the lowest bits first; scale: [groups, N] or one that broadcasts;
@@ -56,7 +56,7 @@ def convert_from_int4(a: Arguments) -> Tensor:
     return (numbers.float() * _by_group(name, "scale", a.scale, numbers, a.group_index).float()).to(a.out_dtype)
 
 
-def dequantize_nf4(a: Arguments) -> Tensor:
+def dequantize_nf4(a: operators.DequantizeNf4) -> Tensor:
     """Numbers of nf4, two in each byte, the first in the upper bits, times the largest of their block.
 
     input: uint8, (n + 1) / 2 elements; absmax: one for each block of `blocksize`; returns n numbers of `out_shape`.
@@ -103,7 +103,7 @@ def fake_quant_fp4(input: Tensor, stochastic_rounding: bool, axis: int, dtype: s
     return result.movedim(-1, axis).to(input.dtype)
 
 
-def calculate_scale_for_cast(a: Arguments) -> Tensor:
+def calculate_scale_for_cast(a: operators.CalculateScaleForCast) -> Tensor:
     """max |input| / (fullscale * backoff), by which numbers are divided before a cast to fp8, in the input's dtype.
 
     scale_mode: 0, the input is a scale already; 1, the maximum of all; 2, those along reduceAxis. scale_type: 0, as it
@@ -118,9 +118,11 @@ def calculate_scale_for_cast(a: Arguments) -> Tensor:
     if a.scale_mode == 1:
         result = result.abs().amax() / (a.fullscale * a.backoff)
     elif a.scale_mode == 2:
-        fits = a.reduceAxis is not None and -a.input.dim() <= a.reduceAxis < a.input.dim()
+        axis = a.reduceAxis
+        fits = axis is not None and -a.input.dim() <= axis < a.input.dim()
         expect(a, "reduceAxis", fits, f"a dimension of an input of {a.input.dim()}, with scale_mode 2")
-        result = result.abs().amax(a.reduceAxis, a.reduceKeepdim) / (a.fullscale * a.backoff)
+        assert axis is not None
+        result = result.abs().amax(axis, a.reduceKeepdim) / (a.fullscale * a.backoff)
     if a.scale_type == 1:
         result = torch.exp2(torch.ceil(torch.log2(result)))
     return result.to(a.input.dtype)

@@ -8,8 +8,8 @@ import math
 import torch
 from torch import Tensor
 
+from openhpu.interface.gaudi_ops import operators
 from openhpu.interface.gaudi_ops.errors import check, expect
-from openhpu.interface.gaudi_ops.registry import Arguments
 from openhpu.interface.gaudi_ops.seeded import uniform, words
 
 
@@ -24,33 +24,33 @@ def habana_seed_generator(seed: Tensor, counter: Tensor, size: int) -> Tensor:
     return (words(both, [size], seed.device) >> 1).to(torch.int32)
 
 
-def _check_shape(a: Arguments) -> torch.dtype:
+def _check_shape(a: operators.HabanaRand | operators.HabanaRandn) -> torch.dtype:
     """Returns the dtype."""
     expect(a, "size", all(length >= 0 for length in a.size), "lengths of at least 0")
     expect(a, "layout", a.layout in (None, torch.strided), "torch.strided or None")
     return a.dtype or torch.get_default_dtype()
 
 
-def habana_rand(a: Arguments) -> Tensor:
+def habana_rand(a: operators.HabanaRand) -> Tensor:
     """Numbers in [0, 1), on the seed's device."""
     return uniform(a.seed, a.size, a.seed.device).to(_check_shape(a))
 
 
-def habana_randn(a: Arguments) -> Tensor:
+def habana_randn(a: operators.HabanaRandn) -> Tensor:
     """Normally distributed numbers, mean 0 and deviation 1, by the transformation of Box and Muller."""
     kind = _check_shape(a)
     first, second = uniform(a.seed, [2, *a.size], a.seed.device).unbind()
     return (torch.sqrt(-2.0 * torch.log1p(-first)) * torch.cos(2 * math.pi * second)).to(kind)
 
 
-def habana_randint(a: Arguments) -> Tensor:
+def habana_randint(a: operators.HabanaRandint) -> Tensor:
     """Integers in [low, high)."""
     expect(a, "high", a.low < a.high, f"more than low, {a.low}")
     expect(a, "high", a.high - a.low < 2**31, "a range below 2**31")
     return (a.low + words(a.seed, a.size, a.seed.device) * (a.high - a.low) // 2**32).to(a.dtype or torch.int64)
 
 
-def habana_randperm(a: Arguments) -> Tensor:
+def habana_randperm(a: operators.HabanaRandperm) -> Tensor:
     """The integers below n, in some order."""
     return torch.argsort(words(a.seed, [a.n], a.seed.device), stable=True).to(a.dtype or torch.int64)
 

@@ -4,22 +4,24 @@ It is read when the first name of `torch.ops.hpu` is looked up. An implementatio
 in a module of this folder, registered for every backend (CompositeImplicitAutograd). Eager mode and lazy mode run its
 operators, and torch.compile traces them. Meta tensors and autograd work through them.
 
-A function whose one parameter is of the type Arguments gets the operator's arguments by their names in the schema, and
-`operator`, its name without overload. Of its results the operator has as many as the schema says, from the first on.
-Under torch.autocast an operator's dtypes are those of its arguments; of a row
-marked `lowered`, arguments in float32 are cast to autocast's dtype first, as those of PyTorch's matrix products.
+A function whose one parameter is a class of `operators` gets the operator's arguments by their names in the schema. If
+several operators share a function, what the schema of one of them lacks is None. Of a function's results the operator
+has as many as the schema says, from the first on.
+
+Under torch.autocast an operator's dtypes are those of its arguments; of a row marked `lowered`, arguments in float32
+are cast to autocast's dtype first, as those of PyTorch's matrix products.
 """
 
 import functools
 import importlib
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch.utils._pytree import tree_map_only
 
-from openhpu.compiler.program.named import Arguments as Arguments, by_name
-from openhpu.settings.table import rows_beside
+from openhpu.interface.gaudi_ops.arguments import Arguments
+from openhpu.settings import tables
 
 NAMESPACE = "hpu"
 F = TypeVar("F", bound=Callable[..., Any])
@@ -27,13 +29,13 @@ AUTOCAST: Any = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastHPU)  # typ
 
 
 class Row(NamedTuple):
-    """A line of operators.tsv. `schema`: without its namespace. `function`: with its module. `made_of`: the PyTorch
-    operators that it calls. `binding`: the name in Gaudi's module `_hpex_C`."""
+    """A row of operators.tsv. `schema`: without its namespace. `function`: with its module. `made_of`: the PyTorch
+    operators that it calls. `lowered`: under autocast. `binding`: the name in Gaudi's module `_hpex_C`."""
 
     schema: str
     function: str
     made_of: str
-    lowered: str = ""
+    lowered: Literal["lowered", ""] = ""
     binding: str = ""
 
     @property
@@ -41,31 +43,77 @@ class Row(NamedTuple):
         """With its overload: `cast_to_fp8_v2.scalar`."""
         return self.schema.partition("(")[0]
 
+    @property
+    def operator(self) -> str:
+        """Without its overload."""
+        return self.name.partition(".")[0]
 
-def rows() -> list[Row]:
+
+@functools.cache
+def table() -> tables.Table[Row]:
+    """The table, as it is on disk."""
+    return tables.beside(__file__, "operators.tsv", Row, unique="schema")
+
+
+def rows() -> tuple[Row, ...]:
     """Those of the table."""
-    return [Row(*row) for row in rows_beside(__file__, "operators.tsv")[1:]]
+    return table().rows
+
+
+def parsed(row: Row) -> Any:
+    """The schema as PyTorch parses it. Raises TableError where it does not."""
+    try:
+        return torch._C.parse_schema(f"{NAMESPACE}::{row.schema}")
+    except RuntimeError as error:
+        raise table().error(row, "schema", str(error).strip()) from None
+
+
+@functools.cache
+def formals() -> dict[str, dict[str, list[Any]]]:
+    """The arguments of the functions of the table: by function and name, those of each row that has one."""
+    found: dict[str, dict[str, list[Any]]] = {}
+    for row in rows():
+        of_function = found.setdefault(row.function, {})
+        for formal in parsed(row).arguments:
+            of_function.setdefault(formal.name, []).append(formal)
+    return found
 
 
 def implementation(row: Row) -> Callable[..., Any]:
-    """The function behind an operator. Steps of optimizers record no gradients."""
+    """The function behind an operator. Steps of optimizers record no gradients.
+
+    Raises TableError for a row whose function does not exist.
+    """
     family, _, name = row.function.partition(".")
-    function = getattr(importlib.import_module(f"{__package__}.{family}"), name)
-    kinds = [kind for formal, kind in getattr(function, "__annotations__", {}).items() if formal != "return"]
-    if kinds == [Arguments]:
-        function = _named(row.schema, function)
+    try:
+        function = getattr(importlib.import_module(f"{__package__}.{family}"), name)
+    except (ImportError, AttributeError) as error:
+        raise table().error(row, "function", str(error)) from None
+    if kind := arguments_of(function):
+        function = _named(row, function, kind)
     if family == "optimizer_steps":
         function = torch.no_grad()(function)
     return _isolated(function, bool(row.lowered))
 
 
-def _named(schema: str, function: Callable[[Arguments], Any]) -> Callable[..., Any]:
-    parsed = torch._C.parse_schema(f"{NAMESPACE}::{schema}")
-    named = by_name(parsed.arguments, function, operator=schema.partition("(")[0].partition(".")[0])
-    count = len(parsed.returns)
+def arguments_of(function: Callable[..., Any]) -> type[Arguments] | None:
+    """The class of a function's only parameter, if its base is Arguments."""
+    hints = {**getattr(function, "__annotations__", {})}
+    hints.pop("return", None)
+    kinds = [kind for kind in hints.values() if isinstance(kind, type) and issubclass(kind, Arguments)]
+    return kinds[0] if len(kinds) == len(hints) == 1 else None
+
+
+def _named(row: Row, function: Callable[[Any], Any], kind: type[Arguments]) -> Callable[..., Any]:
+    schema = parsed(row)
+    names = [formal.name for formal in schema.arguments]
+    defaults: dict[str, Any] = dict.fromkeys(formals()[row.function])
+    defaults |= {formal.name: formal.default_value for formal in schema.arguments if formal.has_default_value()}
+    defaults["operator"] = row.operator
+    count = len(schema.returns)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        results = named(*args, **kwargs)
+        results = function(kind(**defaults | dict(zip(names, args, strict=False)) | kwargs))
         if not isinstance(results, tuple):
             return results
         return results[0] if count == 1 else results[:count]

@@ -1,14 +1,15 @@
 """Rotary position embeddings."""
 
 import enum
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from openhpu import _C
 from openhpu.device.mode import is_lazy
-from openhpu.interface.gaudi_ops.errors import check, expect
-from openhpu.interface.gaudi_ops.registry import Arguments
+from openhpu.interface.gaudi_ops import operators
+from openhpu.interface.gaudi_ops.errors import check
 
 
 class RotaryPosEmbeddingMode(enum.IntEnum):
@@ -46,26 +47,36 @@ def _layout(x: Tensor, table: Tensor, axes: list[int]) -> _Layout:
     return _Layout.OF_INPUT
 
 
-def angles(a: Arguments, x: Tensor, table: Tensor) -> Tensor:
+class Positions(NamedTuple):
+    """Which rows of a table belong to an input: those of `position_ids`, or those from `offset` on. `mode`: which
+    coordinates rotate together. `operator`: the name in errors."""
+
+    operator: str
+    position_ids: Tensor | None
+    offset: int
+    mode: int
+
+
+def angles(wanted: Positions, x: Tensor, table: Tensor) -> Tensor:
     """The rows of a table of sines or cosines that belong to the positions of `x`, as wide as `x`.
 
     A table with one dimension of positions ([positions, D], [1, 1, positions, D], [positions, 1, D]) is indexed by
     position_ids, or from `offset` on. Any other, [batch, 1, 1, D] and [batch, S, D] among them, broadcasts to `x` as it
     is. D may be half of x's last dimension.
     """
-    name = a.operator
+    name = wanted.operator
     check(table.dim() >= 1 and table.is_floating_point(), name, "cos", table, "a floating-point tensor [..., D]")
     axes = [axis for axis in range(table.dim() - 1) if table.shape[axis] != 1]
     layout = _layout(x, table, axes)
     if layout is _Layout.POSITIONS:
-        if a.position_ids is None:
-            table = _from_offset(name, x, table, axes[0], a.offset)
+        if wanted.position_ids is None:
+            table = _from_offset(name, x, table, axes[0], wanted.offset)
         else:
-            table = _by_index(a, x, table.reshape(table.shape[axes[0]], table.shape[-1]))
+            table = _by_index(name, x, wanted.position_ids, table.reshape(table.shape[axes[0]], table.shape[-1]))
     elif layout is _Layout.BATCH_AND_POSITIONS:
         table = table.unsqueeze(1 if table.shape[1] in (1, x.shape[2]) else 2)  # the same for all heads
     if table.shape[-1] * 2 == x.shape[-1]:
-        halves = a.mode == RotaryPosEmbeddingMode.BLOCKWISE
+        halves = wanted.mode == RotaryPosEmbeddingMode.BLOCKWISE
         table = torch.cat((table, table), -1) if halves else table.repeat_interleave(2, -1)
     wide = x.shape[-1]
     check(table.shape[-1] == wide, name, "cos", table, f"a last dimension of {wide}, the input's, or half")
@@ -74,15 +85,15 @@ def angles(a: Arguments, x: Tensor, table: Tensor) -> Tensor:
     return table
 
 
-def _by_index(a: Arguments, x: Tensor, table: Tensor) -> Tensor:
+def _by_index(name: str, x: Tensor, position_ids: Tensor, table: Tensor) -> Tensor:
     """Rows of [positions, D] by position_ids, which lie as two dimensions of `x` do: those of batch and length."""
-    position_ids = a.position_ids
     wanted = f"integers [batch, {x.shape[-2]}], or with the shape of the input's first two dimensions"
-    expect(a, "position_ids", position_ids.dim() == 2 and not position_ids.is_floating_point(), wanted)
+    whole = position_ids.dim() == 2 and not position_ids.is_floating_point()
+    check(whole, name, "position_ids", position_ids, wanted)
     batch, length = position_ids.shape
     heads_first = length == x.shape[-2] and (x.dim() < 3 or batch in (1, x.shape[0]))
     length_first = x.dim() == 4 and list(position_ids.shape) in ([x.shape[0], x.shape[1]], [1, x.shape[1]])
-    expect(a, "position_ids", heads_first or length_first, wanted)
+    check(heads_first or length_first, name, "position_ids", position_ids, wanted)
     rows = table[position_ids]
     if x.dim() != 4:
         return rows
@@ -104,16 +115,16 @@ def _from_offset(name: str, x: Tensor, table: Tensor, axis: int, offset: int) ->
     return table.narrow(axis, offset, x.shape[found[0]]).reshape(shape)
 
 
-def _cosine_and_sine(a: Arguments, x: Tensor) -> list[Tensor]:
+def _cosine_and_sine(wanted: Positions, x: Tensor, cosines: Tensor, sines: Tensor) -> list[Tensor]:
     """Of the positions of `x`."""
-    name = a.operator
+    name, mode = wanted.operator, wanted.mode
     check(x.is_floating_point() and x.dim() >= 2, name, "input", x, "a floating-point tensor [..., length, dimension]")
     check(x.shape[-1] % 2 == 0, name, "input", x, "an even last dimension")
-    expect(a, "mode", a.mode in (0, 1), "0 (blockwise) or 1 (pairwise)")
-    return [angles(a, x, table) for table in (a.cos, a.sin)]
+    check(mode in (0, 1), name, "mode", mode, "0 (blockwise) or 1 (pairwise)")
+    return [angles(wanted, x, table) for table in (cosines, sines)]
 
 
-def rotary_pos_embedding(a: Arguments) -> Tensor:
+def rotary_pos_embedding(a: operators.RotaryPosEmbedding) -> Tensor:
     """input * cos + rotate(input) * sin, each step in the input's dtype, as models write it.
 
     input: [..., S, D]; sin, cos: [positions, D], also with dimensions of 1 before, or one that broadcasts to the input
@@ -124,7 +135,9 @@ def rotary_pos_embedding(a: Arguments) -> Tensor:
     Source: the operator's schema; J. Su et al., RoFormer, 2021.
     """
     x = a.input
-    cosine, sine, turned = *(table.to(x.dtype) for table in _cosine_and_sine(a, x)), rotate(x, a.mode)
+    wanted = Positions(a.operator, a.position_ids, a.offset, a.mode)
+    cosine, sine = (table.to(x.dtype) for table in _cosine_and_sine(wanted, x, a.cos, a.sin))
+    turned = rotate(x, a.mode)
     alone = type(x) is Tensor and not _C.is_capturing() and not is_lazy()  # run, not traced or recorded
     if alone or x.dtype not in (torch.bfloat16, torch.float16):
         return x * cosine + turned * sine
@@ -133,8 +146,9 @@ def rotary_pos_embedding(a: Arguments) -> Tensor:
     return (products[0] + products[1]).to(x.dtype)
 
 
-def rotary_pos_embedding_backward(a: Arguments) -> Tensor:
+def rotary_pos_embedding_backward(a: operators.RotaryPosEmbeddingBackward) -> Tensor:
     """The gradient of `rotary_pos_embedding`'s input: the rotation the other way."""
     x = a.grad_in.float()
-    cosine, sine = _cosine_and_sine(a, a.grad_in)
+    wanted = Positions(a.operator, a.position_ids, a.offset, a.mode)
+    cosine, sine = _cosine_and_sine(wanted, a.grad_in, a.cos, a.sin)
     return (x * cosine - rotate(x * sine, a.mode)).to(a.grad_in.dtype)

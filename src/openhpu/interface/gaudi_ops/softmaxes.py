@@ -5,9 +5,9 @@ import math
 import torch
 from torch import Tensor
 
+from openhpu.interface.gaudi_ops import operators
 from openhpu.interface.gaudi_ops.errors import expect
 from openhpu.interface.gaudi_ops.fp8 import widened
-from openhpu.interface.gaudi_ops.registry import Arguments
 
 
 def scaled_masked_softmax(input: Tensor, mask: Tensor, scale: float) -> Tensor:
@@ -26,7 +26,7 @@ def _triangle(x: Tensor) -> Tensor:
     return torch.arange(x.shape[-1], device=x.device) <= rows
 
 
-def scaled_triangular_softmax(a: Arguments) -> Tensor:
+def scaled_triangular_softmax(a: operators.ScaledTriangularSoftmax) -> Tensor:
     """The softmax of self * inv_scale_attn over the last dimension, where column <= row, else 0.
 
     self: [..., rows, columns]. With `max` and `exp_sum_recpr`, [..., rows, 1] of `scaled_triangular_softmax_retain`,
@@ -48,7 +48,7 @@ def scaled_triangular_softmax_retain(self: Tensor, inv_scale_attn: float) -> tup
     return (e * reciprocal).to(self.dtype), reciprocal, maximum
 
 
-def scaled_masked_triangular_softmax(a: Arguments) -> Tensor:
+def scaled_masked_triangular_softmax(a: operators.ScaledMaskedTriangularSoftmax) -> Tensor:
     """The softmax of self * inv_scale_attn, where column <= row and start <= column < end of the row's sequence.
 
     The last row is the last column's where there are fewer rows.
@@ -98,7 +98,7 @@ def block_softmax(attn: Tensor, block_bias: Tensor | None, block_groups: Tensor)
     return e.to(attn.dtype), maximum.to(attn.dtype), e.sum(-1, keepdim=True).to(attn.dtype)
 
 
-def block_softmax_adjustment(a: Arguments) -> Tensor:
+def block_softmax_adjustment(a: operators.BlockSoftmaxAdjustment) -> Tensor:
     """The factor of each block's product, so that the blocks of a sequence add up to its attention.
 
     block_maxes, block_sums: [blocks, ...] of `block_softmax`; block_groups: [blocks], the sequence of each, -1 or

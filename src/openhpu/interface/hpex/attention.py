@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from openhpu.interface.gaudi_ops.attention import SOFTMAX_MODES, Window, attend, check_arguments, visible
+from openhpu.interface.gaudi_ops.attention import SOFTMAX_MODES, Attention, Window, attend, check_arguments, visible
 from openhpu.interface.gaudi_ops.errors import check
-from openhpu.interface.gaudi_ops.registry import AUTOCAST, Arguments
+from openhpu.interface.gaudi_ops.registry import AUTOCAST
 from openhpu.interface.hpu.switches import recompute_sdp_enabled
 from openhpu.observe import differences
 
@@ -64,7 +64,7 @@ class FusedSDPA:
             return scaled_dot_product_attention(
                 query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=grouped
             )
-        a = Arguments(
+        call = Attention(
             operator="FusedSDPA",
             q=query,
             k=key,
@@ -79,22 +79,22 @@ class FusedSDPA:
             seq_padding_type=padding_side,
             window=_window(window_size),
         )
-        check_arguments(a)
+        check_arguments(call)
         if valid_sequence_lengths is not None:
             fits, expected = is_causal and attn_mask is None, "None, unless is_causal is True and attn_mask is None"
             check(fits, "FusedSDPA", "valid_sequence_lengths", valid_sequence_lengths, expected)
         if alone:
-            mask = _whole_mask(a)
+            mask = _whole_mask(call)
             return scaled_dot_product_attention(query, key, value, mask, dropout_p, scale=scale, enable_gqa=grouped)
-        a.q, a.k, a.v = lowered(query, key, value)
+        q, k, v = lowered(query, key, value)
         with torch._C._ExcludeDispatchKeyGuard(AUTOCAST):
-            found = attend(a)
+            found = attend(call._replace(q=q, k=k, v=v))
         more = []
         if return_dropout_mask:
             more.append(torch.ones_like(found.exact, dtype=torch.bool) if found.keep is None else found.keep)
         if return_attn_probs:
-            more.append(found.exact.to(a.q.dtype))
-        out = found.out.to(a.q.dtype)
+            more.append(found.exact.to(q.dtype))
+        out = found.out.to(q.dtype)
         return (out, *more) if more else out
 
 
@@ -124,11 +124,11 @@ def _window(window: Any) -> Window | None:
     return None if left < 0 and right < 0 else (left, right)
 
 
-def _whole_mask(a: Arguments) -> Tensor | None:
+def _whole_mask(call: Attention) -> Tensor | None:
     """The mask that says everything; a row that sees nothing sees all: it is padding, and must not become NaN."""
-    seen, mask = visible(a), a.attention_mask
+    seen, mask = visible(call), call.attention_mask
     if seen is None:
-        return mask  # type: ignore[no-any-return]
+        return mask
     if mask is None:
         return seen | ~seen.any(-1, keepdim=True)
     return seen & mask if mask.dtype is torch.bool else mask.masked_fill(~seen, float("-inf"))
@@ -152,7 +152,7 @@ def PySDPA(
     scale: float | None = None,
 ) -> Tensor:
     """Attention written as products and a softmax, in the dtypes of its operands."""
-    a = Arguments(
+    call = Attention(
         operator="PySDPA",
         q=query,
         k=key,
@@ -163,7 +163,7 @@ def PySDPA(
         attention_mask=attn_mask,
         is_causal=is_causal,
     )
-    return attend(a).out.to(query.dtype)
+    return attend(call).out.to(query.dtype)
 
 
 def PySDPAHinted(*args: Any, **kwargs: Any) -> Tensor:

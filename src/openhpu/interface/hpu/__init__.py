@@ -44,7 +44,7 @@ def __getattr__(name: str) -> Any:
         if mode.is_lazy():
             return getattr(hpu_graphs, name)
         raise AttributeError(
-            f"module {__name__!r} has no attribute {name!r}: {differences.BY_KIND['graphs-in-eager'].error}"
+            f"module {__name__!r} has no attribute {name!r}: {differences.BY_KIND['graphs-in-eager'].message}"
         )
     if name == "default_generators":
         return random.default_generators

@@ -1,4 +1,4 @@
-"""Advice about a run; each piece has its evidence. The texts are in advice.tsv."""
+"""Advice about a run; each piece has its evidence. The texts are in advice.toml."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeVar
@@ -6,13 +6,22 @@ from typing import Any, NamedTuple, TypeVar
 from openhpu.observe.insight import observed
 from openhpu.observe.insight.observed import plural, size, where
 from openhpu.observe.insight.schema import BlockingRead, Document, KindOfWait
-from openhpu.settings.table import rows_beside
+from openhpu.settings import tables
 
 _MANY_GRAPHS = 10
 _MUCH_MEMORY = 16 << 20  # a peak below it is small on every device
 _MOST_EVIDENCE = 8
 
-_TEXTS = {name: (title, text) for name, title, text in rows_beside(__file__, "advice.tsv")}
+
+class Text(NamedTuple):
+    """A row of advice.toml. `text` has places for facts, as str.format fills them."""
+
+    name: str
+    title: str
+    text: str
+
+
+_TEXTS = {row.name: row for row in tables.beside(__file__, "advice.toml", Text)}
 
 # The name of a text, the evidence (none: it does not apply), and what the text has places for.
 Found = Iterator[tuple[Any, ...]]
@@ -35,8 +44,8 @@ def advise(document: Document) -> list[Advice]:
     for rule in (_fallbacks, _waits, _recompilations, _graphs, _memory, _bound):
         for name, evidence, *facts in rule(document):
             if evidence:
-                title, text = _TEXTS.get(name, (name, ""))
-                advice.append(Advice(title, text.format(*facts), tuple(evidence[:_MOST_EVIDENCE])))
+                text = _TEXTS.get(name, Text(name, title=name, text=""))
+                advice.append(Advice(text.title, text.text.format(*facts), tuple(evidence[:_MOST_EVIDENCE])))
     return advice
 
 

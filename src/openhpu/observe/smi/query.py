@@ -2,14 +2,32 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from openhpu.observe.smi.facts import DRIVER_VERSION, FIRMWARE_VERSION
 from openhpu.observe.smi.modules import Module
-from openhpu.settings.table import rows_beside
+from openhpu.settings import tables
 
-_FIELDS = {name: (unit, text) for name, unit, text in rows_beside(__file__, "fields.tsv")}  # by the names of `-Q`
-_SECTIONS = rows_beside(__file__, "sections.tsv")
-SECTIONS = tuple(dict.fromkeys(section for section, _, _ in _SECTIONS))
+
+class Field(NamedTuple):
+    """A row of fields.tsv: a name of `-Q`. `text`: its value, with the places of `_filled`; `unit` stands behind it."""
+
+    name: str
+    text: str
+    unit: str = ""
+
+
+class Line(NamedTuple):
+    """A row of sections.tsv: a line of `-q`."""
+
+    section: str
+    label: str
+    text: str
+
+
+_FIELDS = {field.name: field for field in tables.beside(__file__, "fields.tsv", Field, unique="name")}
+_SECTIONS = tables.beside(__file__, "sections.tsv", Line)
+SECTIONS = tuple(dict.fromkeys(line.section for line in _SECTIONS))
 
 
 class UnknownName(ValueError):
@@ -27,11 +45,12 @@ def csv(rows: Sequence[Module], fields: str, form: str) -> str:
         raise UnknownName(f"format {form!r} is not known; expected csv[,noheader][,nounits]")
     lines = []
     if "noheader" not in options:
-        lines.append(", ".join(f"{name} [{_FIELDS[name][0]}]" if _FIELDS[name][0] else name for name in names))
+        lines.append(", ".join(f"{name} [{_FIELDS[name].unit}]" if _FIELDS[name].unit else name for name in names))
     for module in rows:
         cells = []
-        for unit, text in map(_FIELDS.__getitem__, names):
-            cells.append(_filled(text, module) + (f" {unit}" if unit and "nounits" not in options else ""))
+        for field in map(_FIELDS.__getitem__, names):
+            unit = f" {field.unit}" if field.unit and "nounits" not in options else ""
+            cells.append(_filled(field.text, module) + unit)
         lines.append(", ".join(cells))
     return "\n".join(lines)
 
@@ -59,7 +78,8 @@ def everything(rows: Sequence[Module], sections: str | None) -> str:
 
 
 def _section(module: Module, name: str) -> list[str]:
-    return [f"        {_pair(label, _filled(text, module))}" for section, label, text in _SECTIONS if section == name]
+    lines = [line for line in _SECTIONS if line.section == name]
+    return [f"        {_pair(line.label, _filled(line.text, module))}" for line in lines]
 
 
 def _filled(text: str, module: Module) -> str:
