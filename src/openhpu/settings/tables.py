@@ -10,9 +10,16 @@ can stand before the head, too. Quotes and backslashes in a cell are text.
 
 In a .toml each row is a table of TOML. Its name is the first column, the others are keys, one a line. A text of several
 lines is read as one line.
+
+What was read is kept in `__pycache__`, as Python keeps its byte code, and read anew when the file has changed: most of
+the time of an import would be that of parsing.
 """
 
+import contextlib
+import marshal
+import os
 import re
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,13 +27,14 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-R = TypeVar("R", bound=tuple[Any, ...])
+R = TypeVar("R", bound=tuple[Any, ...])  # a NamedTuple
 
 _SEPARATORS = {".tsv": "\t", ".csv": ","}
 _NEEDED = object()  # the default of a column that must have a value
 _TOML_ERROR = re.compile(r" \(at line (\d+), column (\d+)\)$")
 _TOML_ROW = re.compile(r"^\[")
 _TOML_KEY = re.compile(r"^([A-Za-z0-9_-]+)\s*=")
+_VERSION = 1  # of this reader: one more when it gives other values
 _QUOTES = ('"""', "'''")
 
 
@@ -105,13 +113,40 @@ def read(path: Path, row: type[R], unique: str | None = None) -> Table[R]:
 
     Raises TableError, and OSError for a file that cannot be read.
     """
+    named: Any = row
+    state = path.stat()
+    # All that decides about the values: the file as Python's byte code knows it, the columns, and this reader.
+    key = repr((state.st_mtime_ns, state.st_size, named.__annotations__, named._field_defaults, unique, _VERSION))
+    kept = path.parent / "__pycache__" / f"{path.name}.{sys.implementation.cache_tag}.rows"
+    if (values := _kept(kept, key)) is not None:
+        return Table(path, tuple(map(named._make, values)))
     columns = _columns(row)
     text = _decoded(path)
     rows = _rows_of_toml(path, text, columns) if path.suffix == ".toml" else _rows_of_lines(path, text, columns)
-    table = Table(path, tuple(row(*values) for values in rows))
+    table = Table(path, tuple(map(named._make, rows)))
     if unique is not None:
         _check_unique(table, [column.name for column in columns].index(unique), unique)
+    _keep(kept, key, list(map(tuple, table.rows)))
     return table
+
+
+def _kept(file: Path, key: str) -> list[tuple[Any, ...]] | None:
+    try:
+        found_key, values = marshal.loads(file.read_bytes())
+    except (OSError, EOFError, ValueError, TypeError):
+        return None
+    return values if found_key == key else None
+
+
+def _keep(file: Path, key: str, values: list[tuple[Any, ...]]) -> None:
+    """Write the rows where Python would write byte code; nowhere else, and never an error."""
+    if sys.dont_write_bytecode:
+        return
+    own = file.with_suffix(f".{os.getpid()}")
+    with contextlib.suppress(OSError):
+        file.parent.mkdir(exist_ok=True)
+        own.write_bytes(marshal.dumps((key, values)))
+        own.replace(file)
 
 
 def beside(module: str, name: str, row: type[R], unique: str | None = None) -> Table[R]:

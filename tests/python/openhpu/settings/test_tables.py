@@ -1,8 +1,10 @@
 """The reader of tables, and each table of the project: what is wrong with a row is said with file, line and column."""
 
 import json
+import marshal
 import re
 import subprocess
+import sys
 import tomllib
 from typing import Literal, NamedTuple
 
@@ -209,3 +211,44 @@ def test_an_operator_that_cannot_be_registered(row, column, tmp_path, monkeypatc
     with pytest.raises(tables.TableError, match=rf"operators\.tsv, line 3, column {column}: "):
         registry.implementation(found.rows[1])
         registry.parsed(found.rows[1])
+
+
+def test_rows_are_kept_beside_byte_code_until_the_file_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    path = tmp_path / "some.tsv"
+    path.write_text("name\tcount\na\t1\n")
+
+    class Counted(NamedTuple):
+        name: str
+        count: int
+
+    class Named(NamedTuple):
+        name: str
+        count: str
+
+    assert tables.read(path, Counted).rows == (("a", 1),)
+    (kept,) = (tmp_path / "__pycache__").iterdir()
+    key, _ = marshal.loads(kept.read_bytes())
+    kept.write_bytes(marshal.dumps((key, [("kept", 2)])))
+    assert tables.read(path, Counted).rows == (("kept", 2),)
+    assert tables.read(path, Named).rows == (("a", "1"),)  # other columns
+    path.write_text("name\tcount\nlonger\t3\n")
+    assert tables.read(path, Named).rows == (("longer", "3"),)
+    kept.write_bytes(b"no rows")
+    assert tables.read(path, Named).rows == (("longer", "3"),)
+    path.write_text("name\tcount\nbroken\tx\n")
+    for _ in range(2):
+        with pytest.raises(tables.TableError, match="expected a number"):
+            tables.read(path, Counted)
+
+
+def test_rows_are_kept_nowhere_where_python_keeps_no_byte_code(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    path = tmp_path / "some.tsv"
+    path.write_text("name\na\n")
+
+    class Named(NamedTuple):
+        name: str
+
+    assert tables.read(path, Named).rows == (("a",),)
+    assert [each.name for each in tmp_path.iterdir()] == ["some.tsv"]
