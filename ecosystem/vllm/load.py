@@ -1,7 +1,7 @@
 """How long a large simulation takes, and who needs the time: `python -m ecosystem.vllm.load [REQUESTS]`.
 
 It needs the lane's environment. It serves requests of 1,000 and 100 tokens with at most 128 sequences of Llama 3.1 8B.
-A thread looks at the stack every few milliseconds: the time belongs to the innermost part of PARTS that is on it.
+A timer looks at the stack every few milliseconds: the time belongs to the innermost part of PARTS that is on it.
 """
 
 import argparse
@@ -9,10 +9,11 @@ import collections
 import json
 import os
 import resource
+import signal
 import sys
 import tempfile
-import threading
 import time
+import types
 from pathlib import Path
 
 from ecosystem.vllm.served import LLAMA
@@ -35,30 +36,24 @@ class Shares:
     def __init__(self) -> None:
         self.seen: collections.Counter[str] = collections.Counter()
         self.lines: collections.Counter[str] = collections.Counter()
-        self._main = threading.main_thread().ident
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
 
     def start(self) -> None:
-        self._thread.start()
+        signal.signal(signal.SIGALRM, self._look)
+        signal.setitimer(signal.ITIMER_REAL, _EVERY_S, _EVERY_S)
 
     def stop(self) -> None:
-        self._ended.set()
-        self._thread.join(10)
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
-    def _look(self) -> None:
-        while not self._ended.wait(_EVERY_S):
-            frame = sys._current_frames().get(self._main or 0)
-            while frame is not None:
-                file = frame.f_code.co_filename
-                part = next((name for name, words in PARTS if words in file), "")
-                if part:
-                    self.lines[f"{part}: {Path(file).name}:{frame.f_lineno} {frame.f_code.co_name}"] += 1
-                    break
-                frame = frame.f_back
-            else:
-                part = "the rest"
-            self.seen[part] += 1
+    def _look(self, _signal: int, frame: types.FrameType | None) -> None:
+        while frame is not None:
+            file = frame.f_code.co_filename
+            part = next((name for name, words in PARTS if words in file), "")
+            if part:
+                self.lines[f"{part}: {Path(file).name}:{frame.f_lineno} {frame.f_code.co_name}"] += 1
+                self.seen[part] += 1
+                return
+            frame = frame.f_back
+        self.seen["the rest"] += 1
 
     def __str__(self) -> str:
         whole = sum(self.seen.values()) or 1

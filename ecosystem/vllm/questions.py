@@ -1,7 +1,7 @@
 """Questions of users, answered by `openhpu serve-sim`: `python -m ecosystem.vllm.questions --page FILE`.
 
-FILE is docs/serving-questions.md. It needs the lane's environment. Each question of questions.toml has its answer between
-marks of the page: the command, and what it printed.
+FILE is docs/serving-questions.md. It needs the lane's environment. Each question of questions.toml has its answer
+between marks of the page: the command, and what it printed.
 """
 
 import argparse
