@@ -105,6 +105,49 @@ def test_prefixes_hit(model):
     assert simulate(model, *TRAFFIC, *SMALL)["prefix_hits"]["share"] == 0
 
 
+def test_tensor_parallelism_divides_weights_and_cache_and_communicates(model):
+    one, two = (simulate(model, *TRAFFIC, *SMALL, f"--tensor-parallel-size={cards}") for cards in (1, 2))
+    assert (one["cards"], two["cards"]) == (1, 2)
+    assert two["requests"] == 12
+    assert two["memory"]["weights"] < one["memory"]["weights"] * 0.6
+    assert two["memory"]["cache_blocks"] > one["memory"]["cache_blocks"] * 1.9
+    assert two["decode"]["engines"]["network"] > 0
+    assert "network" not in one["decode"]["engines"]
+
+
+def test_plan_ranks_candidates_and_says_why_one_does_not_run(model):
+    found = simulate(
+        model,
+        *TRAFFIC,
+        "--max-model-len=512",
+        "--plan=ttft=500ms,tpot=100ms",
+        "--plan-cards=1,3",
+        "--plan-max-num-seqs=2,8",
+        "--plan-buckets=exp",
+    )
+    rows = found["rows"]
+    assert [(row["cards"], row["runs"]) for row in rows] == [(1, True), (1, True), (3, False), (3, False)]
+    assert found["met"] and rows[0]["meets"] == "yes"
+    assert rows[0]["goodput"] >= rows[1]["goodput"] > 0
+    assert "heads" in rows[-1]["bound"]
+
+
+def test_list_of_buckets_is_what_the_plugin_reads(model):
+    path = model.parent / "buckets.txt"
+    whole = simulate(model, *TRAFFIC, *SMALL, f"--bucket-list={path}")
+    few = simulate(model, *TRAFFIC, *SMALL, VLLM_BUCKETING_FROM_FILE=str(path))
+    assert few["buckets"]["warmed"] < whole["buckets"]["warmed"] / 2
+    assert few["misses"] == []
+    assert few["buckets"]["unused"] == []
+
+
+def test_guards_of_a_run_with_small_weights(model):
+    found = simulate(model, "--num-prompts=2", "--random-input-len=100", "--random-output-len=4", *SMALL, "--guards")
+    guards = found["guards"]
+    assert guards["warm_up_graphs"] > 0
+    assert guards["steps"] == found["steps"]
+
+
 def test_script_that_makes_an_llm(model):
     script = model.parent / "script.py"
     script.write_text(
@@ -125,7 +168,9 @@ def test_script_that_makes_an_llm(model):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--tensor-parallel-size=2"], "--tensor-parallel-size is 2"),
+        (["--tensor-parallel-size=3"], "heads"),
+        (["--tensor-parallel-size=12"], "--tensor-parallel-size is 12; expected 1 to 8"),
+        (["--pipeline-parallel-size=2"], "--pipeline-parallel-size is 2"),
         (['--speculative-config={"method": "ngram", "num_speculative_tokens": 2}'], "--speculative-config"),
         (["--max-model-len=104"], "100 + 8 tokens, and --max-model-len is 104"),
     ],

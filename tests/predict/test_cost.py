@@ -149,6 +149,57 @@ def test_fp8_doubles_the_rate_of_a_gaudi_2_alone():
         assert kernel.seconds == pytest.approx(2 * 4096**3 / rate)
 
 
+@pytest.mark.parametrize(("tokens", "used"), [(1, 2), (2, 4), (512, 8)])
+@pytest.mark.parametrize("fused", [True, False])
+def test_experts_that_tokens_choose_are_read_and_computed(tokens, used, fused):
+    """Two of eight; their weights are views of one tensor, or their own."""
+    whole = made(8, 256, 64)
+    first = list(whole.unbind()) if fused else [made(256, 64) for _ in range(8)]
+    second = [made(64, 128) for _ in range(8)]
+    x, table, weights = made(tokens, 64), made(tokens, 2, dtype=torch.int64), made(tokens, 2)
+    lists = (first, second) if fused else ([one[:128] for one in first], [one[128:] for one in first], second)
+
+    def step():
+        return torch.ops.hpu.mixture_of_experts(x, table, weights, *lists, True, "silu", 0, 7)
+
+    (node,) = record(step, steps=1).nodes
+    rows = max(2 * tokens // used, 1)
+    products = [(used, rows, 256, 64)] if fused else [(used, rows, 128, 64)] * 2
+    assert node.products == [*products, (used, rows, 64, 128)]
+    share = 1 - 0.75**tokens
+    read = sum(node.reads.values()) - x.nbytes - table.nbytes - weights.nbytes
+    expected = share * 8 * 2 * (256 * 64 + 64 * 128)
+    assert read == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize(("scale", "cast"), [(0.5, True), (0.25, False)])
+def test_cast_from_fp8_that_is_undone_does_not_run(scale, cast):
+    """A cache in fp8, whose values a product reads in fp8; with another scale both casts run."""
+    cache, query = made(64, 64, dtype=torch.float8_e4m3fn), made(64, 64, dtype=torch.float8_e4m3fn)
+
+    def step(kept=None):
+        wide = torch.ops.hpu.cast_from_fp8(cache, 1 / scale, torch.bfloat16)
+        narrow = torch.ops.hpu.cast_to_fp8_v2(wide.t(), scale if cast else 1.0, False, False, torch.float8_e4m3fn)[0]
+        out = torch.ops.hpu.fp8_gemm_v2(query, False, narrow, False, None, torch.bfloat16)
+        return out if kept is None else (out, wide + 1)
+
+    found = kernels(record(step, steps=1))
+    assert len(found) == (1 if cast else 2)
+    assert found[-1].bytes == 2 * cache.nbytes + 2 * 64 * 64
+    also_read = kernels(record(lambda: step(True), steps=1))
+    assert also_read[0].nodes[0] == 0  # the cast runs
+
+
+def test_products_in_fp8_whose_heads_share_a_key_have_more_rows():
+    query, keys = (made(*size, dtype=torch.float8_e4m3fn) for size in ((8, 2, 4, 1, 64), (8, 2, 1, 128, 64)))
+    for key, turned in ((keys, True), (keys.mT, False)):
+        recording = record(
+            lambda key=key, turned=turned: torch.ops.hpu.fp8_gemm_v2(query, False, key, turned, None, torch.bfloat16),
+            steps=1,
+        )
+        assert recording.nodes[-1].products == [(16, 4, 128, 64)]
+
+
 def test_a_weight_for_a_whole_batch_is_read_once():
     x, weight = made(16, 32, 4, 64).transpose(1, 2), made(64, 64)  # not contiguous
     ((batch, rows, columns, length),) = record(lambda: functional.linear(x, weight), steps=1).nodes[-1].products

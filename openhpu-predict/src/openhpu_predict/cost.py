@@ -77,12 +77,16 @@ def fuse(nodes: Sequence[Node], blocks: Sequence[Block], first: int = 0, eager: 
     """Kernels of a graph; chains of elementwise operators become one. In eager mode each node is a kernel.
 
     A chain also takes reductions over the last dimension, as Gaudi's kernels for norms and softmax do. What is written
-    and read within a chain, and is dead afterwards, never reaches the memory. `first`: the number of the first node.
+    and read within a chain, and is dead afterwards, never reaches the memory. A cast from fp8 that is undone does not
+    run. `first`: the number of the first node.
     """
     kernels: list[Kernel] = []
     writer: dict[int, int] = {}  # the last kernel that wrote a storage
     part = 0  # the first kernel of the graph
+    read = {key for node in nodes for key in node.reads} if not eager else set()
     for at, node in enumerate(nodes):
+        if node.undone and not eager and read.isdisjoint(node.writes):
+            continue
         after = {writer[key] for key in node.reads if key in writer}
         target = _chain(node, after, kernels, nodes, part) if not eager else None
         if target is None:

@@ -5,7 +5,7 @@ import itertools
 import math
 import tomllib
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -124,9 +124,15 @@ def product(func: torch._ops.OpOverload, args: Sequence[Any], outs: Sequence[tor
         return [_convolution(weight, image if args[7] else gradient)] * sum(bool(wanted) for wanted in args[10][:2])
     if "convolution" in name:
         return [_convolution(args[1], args[0] if args[6] else outs[0])]
+    if name == EXPERTS:
+        return experts(func, args).products
     tensors = [one for one in args if isinstance(one, torch.Tensor)]
     if name == "matmul":
-        return [_shared(tensors[0], tensors[1])]
+        return [_shared(tensors[0].shape, tensors[1].shape)]
+    if name.startswith("fp8_gemm"):
+        sides = [_turned(args[at].shape, args[at + 1]) for at in (0, 2)]
+        if min(map(len, sides)) > 2 and sides[0][:-2] != sides[1][:-2]:
+            return [_shared(*sides)]
     first = 1 if name in ("addmm", "baddbmm") else 0
     left = tensors[first]
     out = outs[0]
@@ -136,6 +142,40 @@ def product(func: torch._ops.OpOverload, args: Sequence[Any], outs: Sequence[tor
     if name in ("bmm", "baddbmm") and tensors[first + 1].stride(0) == 0:  # one matrix for the whole batch
         rows, batch = rows * batch, 1
     return [(batch, int(rows), int(columns), int(length))]
+
+
+EXPERTS = "mixture_of_experts"
+_EXPERTS_WEIGHTS = ("w1", "w2", "w3", "w12")
+
+
+class Experts(NamedTuple):
+    """What a mixture of experts computes: its products, its weights, and the share of them that it reads."""
+
+    products: list[Product]
+    weights: list[torch.Tensor]
+    share: float
+
+
+def experts(func: torch._ops.OpOverload, args: Sequence[Any]) -> Experts:
+    """The work of `torch.ops.hpu.mixture_of_experts`. Tokens are taken to choose all experts equally often.
+
+    An expert that no token chose is not read. The others are a batch of products, each with its tokens as rows.
+    """
+    given = {one.name: value for one, value in zip(func._schema.arguments, args, strict=False)}
+    tokens, chosen = given["expert_routing_table"].shape
+    lists = [value for name, value in given.items() if name in _EXPERTS_WEIGHTS]
+    number = len(lists[0])
+    share = 1.0 - (1.0 - min(chosen / number, 1.0)) ** tokens
+    used = max(math.ceil(number * share), 1)
+    rows = max(math.ceil(tokens * chosen / used), 1)
+    products: list[Product] = []
+    for weights in lists:
+        columns, length = weights[0].shape[-2:]
+        if not given["permuted_weights"]:
+            columns, length = length, columns
+        packed = 2 if weights[0].dtype is torch.uint8 else 1  # two numbers of four bits in a byte
+        products.append((used, rows, int(columns), int(length) * packed))
+    return Experts(products, [one for weights in lists for one in weights], share)
 
 
 def distinct_bytes(tensor: torch.Tensor) -> int:
@@ -155,10 +195,14 @@ def shares(func: torch._ops.OpOverload, args: Sequence[Any]) -> bool:
     return min(left.dim(), right.dim()) > 2 and left.shape[:-2] != right.shape[:-2]
 
 
-def _shared(left: torch.Tensor, right: torch.Tensor) -> Product:
+def _turned(shape: Sequence[int], turn: bool) -> Sequence[int]:
+    return (*shape[:-2], shape[-1], shape[-2]) if turn else tuple(shape)
+
+
+def _shared(left: Sequence[int], right: Sequence[int]) -> Product:
     """A batched matrix product. Along a batch dimension of one side alone, that side has more rows or columns."""
-    batch, rows, columns = 1, int(left.shape[-2]), int(right.shape[-1])
-    sizes = itertools.zip_longest(reversed(left.shape[:-2]), reversed(right.shape[:-2]), fillvalue=1)
+    batch, rows, columns = 1, int(left[-2]), int(right[-1])
+    sizes = itertools.zip_longest(reversed(left[:-2]), reversed(right[:-2]), fillvalue=1)
     for one, other in sizes:
         if other == 1:
             rows *= int(one)
@@ -166,7 +210,7 @@ def _shared(left: torch.Tensor, right: torch.Tensor) -> Product:
             columns *= int(other)
         else:
             batch *= int(one)
-    return batch, rows, columns, int(left.shape[-1])
+    return batch, rows, columns, int(left[-1])
 
 
 def _convolution(weight: torch.Tensor, pixels: torch.Tensor) -> Product:

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import math
 import os
 import sys
 import weakref
@@ -62,6 +63,7 @@ class Node:
     backward: bool
     ranks: Collection[int] = (0,)  # of a collective
     cut: str = ""  # why the graph ends after this node: "read" or "step"
+    undone: bool = False  # a cast from fp8 that a cast to fp8 undoes: nothing runs, unless others read its result
 
 
 @dataclass(slots=True)
@@ -113,6 +115,7 @@ class Recorder(TorchDispatchMode):
         self._ids: dict[int, int] = {}  # storages that are alive
         self._resizable: set[int] = set()  # storages that gave their memory away once
         self._parameters: dict[int, torch.Tensor] = {}
+        self._casts: dict[int, tuple[int, float, torch.dtype]] = {}  # from fp8, by storage: node, scale, type
         self._places: dict[int, tuple[Site | None, str]] = {}  # by the sequence number of the autograd node
         self._optimizers: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._layers: list[torch.nn.Module] = []
@@ -237,6 +240,8 @@ class Recorder(TorchDispatchMode):
         fresh = [one for one in written if self._id(one, born=True) not in before]
         kind = operators.kind(func, operands, outs)
         given = operators.into(func, args, kwargs) if kind in (Kind.COLLECTIVE, Kind.COPY) else None
+        if name == "cast_to_fp8_v2" and self._undoes(args, outs):
+            return
         view = not mutable and not fresh and bool(outs) and len(written) == len(outs) and given is None
         if view or name in operators.NOTHING:
             return
@@ -256,11 +261,17 @@ class Recorder(TorchDispatchMode):
         elements = sum(one.numel() for one in results) if name.startswith(("_foreach_", "_fused_")) else largest.numel()
         reads = {key: operators.distinct_bytes(one) for key, one in before.items()}
         writes = {self._id(one): operators.distinct_bytes(one) for one in results}
+        if name == operators.EXPERTS:
+            experts = operators.experts(func, args)  # whose weights may be views of one tensor
+            sizes = self._sizes(experts.weights)
+            reads |= {key: math.ceil(size * experts.share) for key, size in sizes.items()}
         if kind is Kind.GATHER:
             _touch_rows(name, args, operands, outs, reads, writes, self._id)
             elements = max(writes.values(), default=0) // max(results[0].element_size(), 1)
         if given is not None:
             reads, writes = (self._sizes(side) for side in given)
+        if name == "cast_from_fp8" and isinstance(args[1], float):
+            self._casts[self._id(outs[0])] = len(self.recording.nodes), args[1], args[0].dtype
         self.recording.nodes.append(
             Node(
                 op=name,
@@ -278,6 +289,15 @@ class Recorder(TorchDispatchMode):
                 cut="read" if name in _READS or (kind is Kind.HOST_COPY and not written) else "",
             )
         )
+
+    def _undoes(self, args: Any, outs: list[torch.Tensor]) -> bool:
+        """Whether a cast to fp8 gives back what a cast from fp8 was given. Its readers then read fp8 at once."""
+        cast = self._casts.get(self._id(args[0]))
+        scale = args[1] if len(args) > 1 else None
+        if cast is None or not isinstance(scale, float) or scale * cast[1] != 1.0 or outs[0].dtype is not cast[2]:
+            return False
+        self.recording.nodes[cast[0]].undone = True
+        return True
 
     def _sizes(self, tensors: list[torch.Tensor]) -> dict[int, int]:
         """Bytes by storage."""

@@ -1,7 +1,7 @@
-"""vLLM's workers tell `openhpu run` their phase: weights, the cache of keys and values, warm-up, serving.
+"""vLLM's workers tell `openhpu run` their phase, and `openhpu.expect` the bucket and the requests of a call.
 
-vllm-gaudi calls these methods of a worker in this order. `initialize_from_config` calls the warm-up, which vLLM may
-call once more.
+The phases are weights, the cache of keys and values, warm-up, serving. vllm-gaudi calls the methods of a worker in this
+order. `initialize_from_config` calls the warm-up, which vLLM may call once more.
 """
 
 import functools
@@ -13,6 +13,7 @@ from openhpu.observe import events
 from openhpu.observe.insight.phases import CACHE, SERVING, WARM_UP, WEIGHTS
 
 _MODULE = "vllm_gaudi.v1.worker.hpu_worker"
+_RUNNER = "vllm_gaudi.v1.worker.hpu_model_runner"
 # Of a method: the phase that begins with it, and the one that begins after it.
 _PHASES = {
     "load_model": (WEIGHTS, ""),
@@ -24,6 +25,7 @@ _PHASES = {
 def install() -> None:
     """Wait for the worker's module. A plugin without such methods begins no phases."""
     after_import(_MODULE, _wrap)
+    after_import(_RUNNER, _wrap_runner)
 
 
 def _wrap() -> None:
@@ -31,6 +33,34 @@ def _wrap() -> None:
     for name, (before, after) in _PHASES.items():
         if method := getattr(worker, name, None):
             setattr(worker, name, _told(method, before, after))
+
+
+def _wrap_runner() -> None:
+    """The runner's call of the model. A plugin whose call has other arguments names no bucket."""
+    runner = getattr(importlib.import_module(_RUNNER), "HPUModelRunner", None)
+    execute = getattr(runner, "_execute_model_generic", None)
+    if execute is None:
+        return
+
+    @functools.wraps(execute)
+    def call(self: Any, *args: Any, **more: Any) -> Any:
+        with events.work(functools.partial(_call, self, args)):
+            return execute(self, *args, **more)
+
+    runner._execute_model_generic = call  # type: ignore[union-attr]
+
+
+def _call(runner: Any, args: tuple[Any, ...]) -> str:
+    """The bucket of a call, and the requests of its step."""
+    try:
+        token_ids, _, metadata = args[:3]
+        phase = "prompt" if metadata.is_prompt else "decode"
+        sizes = f"{token_ids.size(0)} x {runner._seq_len(metadata)}, {runner._num_blocks(metadata)} blocks"
+        requests = [str(one) for one in runner.input_batch.req_ids if one is not None]
+    except (AttributeError, ValueError, TypeError):
+        return "vLLM calls the model"
+    names = ", ".join(requests[:4]) + ", ..." * (len(requests) > 4)
+    return f"vLLM runs {phase} {sizes}" + (f"; requests of the step: {names}" if names else "")
 
 
 def _told(method: Any, before: str, after: str) -> Any:

@@ -24,11 +24,12 @@ one of its kinds. Otherwise an event costs nothing.
 """
 
 import atexit
+import contextlib
 import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -77,6 +78,7 @@ class Subscription:
 
 
 _lock = threading.Lock()
+_of_thread = threading.local()
 _subscriptions: tuple[Subscription, ...] = ()  # replaced, never changed: read without the lock
 _wanted: frozenset[str | None] = frozenset()  # the kinds of the subscriptions, None for every kind
 _asked_kinds: frozenset[str | None] = frozenset()
@@ -116,6 +118,22 @@ def publish(
     """Report an event from Python, of now if `time_ns` is None."""
     if wanted(kind):
         _dispatch(Event(kind, time.monotonic_ns() if time_ns is None else time_ns, site, params or {}))
+
+
+@contextlib.contextmanager
+def work(name: Callable[[], str]) -> Iterator[None]:
+    """Within it this thread works on `name()`, which listeners may ask for. It is called only if one does."""
+    before, _of_thread.work = getattr(_of_thread, "work", None), name
+    try:
+        yield
+    finally:
+        _of_thread.work = before
+
+
+def current_work() -> str:
+    """What this thread works on; empty if nobody said."""
+    name = getattr(_of_thread, "work", None)
+    return name() if name is not None else ""
 
 
 def phase(name: str) -> None:

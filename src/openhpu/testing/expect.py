@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from openhpu.observe import events
 from openhpu.observe.insight.observed import changed, fallback, plural, recompilation, shortened
 
 
@@ -21,6 +22,7 @@ class Expectations:
     no_fallback: bool = False
     no_compilation: bool = False
     no_waits: bool = False
+    no_new_graphs: bool = False
     max_graphs: int | None = None
     max_memory: int | None = None
 
@@ -81,8 +83,6 @@ class Record:
     def _listen(self) -> None:
         from torch.optim.optimizer import register_optimizer_step_post_hook
 
-        from openhpu.observe import events
-
         handlers = {
             "cpu_fallback": self._on_fallback,
             "blocking_read": self._on_wait,
@@ -105,8 +105,6 @@ class Record:
 
     def end(self) -> None:
         """Wait for what was issued, and listen no more."""
-        from openhpu.observe import events
-
         self.pause()
         for subscription in self._subscriptions:
             events.unsubscribe(subscription)
@@ -121,7 +119,7 @@ class Record:
         if wanted.no_waits:
             found += _listed("waited for the device", self.waits)
             found += _listed("waited for the device, since its sizes depend on values,", self.shape_waits)
-        if wanted.no_compilation:
+        if wanted.no_compilation or wanted.no_new_graphs:
 
             def is_late(steps: Steps) -> bool:
                 return not steps.within(after_steps, self.steps)
@@ -162,10 +160,11 @@ class Record:
         counted[event.params["op"], _line(event.site)] += 1
 
     def _on_graph(self, event: Any) -> None:
-        self.graphs.append((self.steps, _line(event.site)))
+        self.graphs.append((self.steps, f"{_line(event.site)}{_while()}"))
 
     def _on_recompilation(self, event: Any) -> None:
-        self.recompilations.append((self.steps, f"{recompilation(changed(event.params))}, at {_line(event.site)}"))
+        what = recompilation(changed(event.params))
+        self.recompilations.append((self.steps, f"{what}, at {_line(event.site)}{_while()}"))
 
     def _on_recipe(self, event: Any) -> None:
         self.recipes += 1
@@ -183,7 +182,9 @@ def expect(**expectations: Any) -> Iterator[Record]:
     """Raise ExpectationError at the end of the with block if it did something on hpu that is excluded.
 
     `no_fallback`: no operator ran on the CPU. `no_compilation`: no graph was seen for the first time and none was
-    recompiled. `no_waits`: no value was read on the host, and no operator waited for sizes that depend on values.
+    recompiled. `no_new_graphs`: the same, in the words of a server: where vLLM serves, the message also names the
+    bucket and the requests. `no_waits`: no value was read on the host, and no operator waited for sizes that depend on
+    values.
     `max_graphs`: at most so many new graphs. `max_memory`: at most so many bytes of device memory at once; the peak
     statistics of the devices begin anew. The message names operator, line and cause. An error of the block itself is
     raised as it is. TypeError and ValueError for wrong arguments.
@@ -209,6 +210,12 @@ def _rows(counted: Counter[tuple[str, str]]) -> list[dict[str, Any]]:
 
 def _line(site: tuple[str, int] | None) -> str:
     return f"{site[0]}:{site[1]}" if site else "a line that is not known"
+
+
+def _while() -> str:
+    """What this thread works on, if it said so."""
+    work = events.current_work()
+    return f", while {work}" if work else ""
 
 
 def _device() -> Any:

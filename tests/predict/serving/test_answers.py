@@ -1,8 +1,10 @@
 """Answers from a log."""
 
+import pickle
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 import openhpu_predict
 from openhpu_predict.serving import answers
@@ -163,6 +165,28 @@ def test_section_of_the_report(found):
     assert {name for name, _, _ in section["tables"]} >= {"Over time", "Buckets"}
     for _, head, rows in section["tables"]:
         assert all(len(row) == len(head) for row in rows)
+
+
+def test_several_cards_are_named():
+    given = border()
+    given.cards.count = 4
+    found = answers.summary(given, "made", False)
+    assert answers.text(found).startswith("tiny on 4 x gaudi2, simulated")
+    assert document(found)["title"] == "tiny on 4 x gaudi2, simulated"
+
+
+def test_prices_go_to_another_process_and_back():
+    sender, receiver = border(), border()
+    with openhpu_predict.fake():
+        result = (torch.empty(4, 8, dtype=torch.bfloat16), None)
+    sender.prices.known[("forward", ((4,), torch.int32))] = Price("forward", 0.5, 0, {}, {}, 0, 7, [], result)
+    receiver.take_prices(pickle.loads(pickle.dumps(sender.known_prices())))
+    (price,) = receiver.prices.known.values()
+    assert (price.seconds, price.workspace) == (0.5, 7)
+    assert price.result[0].shape == (4, 8)
+    assert price.result[0].dtype is torch.bfloat16
+    assert price.result[0].device.type == "hpu"
+    assert price.result[1] is None
 
 
 def test_steps(found):

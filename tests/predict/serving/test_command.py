@@ -31,6 +31,12 @@ def told(monkeypatch, capsys, tmp_path):
         (["--num-prompts", "1", "--host-step-ms", "-1"], "--host-step is -1"),
         (["--num-prompts", "1", "--json", "/none/a.json"], "there is no folder '/none'"),
         (["--trace", "a", "--timed-trace-chunk-hash-size", "0"], "above 0"),
+        (["--num-prompts", "1", "--bucket-share", "0"], "--bucket-share is 0"),
+        (["--num-prompts", "1", "--bucket-list", "/none/a"], "--bucket-list: there is no folder '/none'"),
+        (["--num-prompts", "1", "--plan", "ttft=1"], "'ttft=1' is no limit"),
+        (["--num-prompts", "1", "--plan", "ttft=1s", "--steps", "/tmp/s"], "--steps and --bucket-list"),
+        (["--num-prompts", "1", "--plan", "ttft=1s", "--plan-jobs", "-1"], "--plan-jobs is -1"),
+        (["--num-prompts", "1", "--plan", "ttft=1s", "--plan-cards", "x"], "--plan-cards is 'x'"),
         (["--script", "/none.py"], "there is no script '/none.py'"),
     ],
 )

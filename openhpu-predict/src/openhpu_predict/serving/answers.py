@@ -12,6 +12,7 @@ from typing import Any
 
 from openhpu_predict.devices import load
 from openhpu_predict.prediction import GROUPED, PREFILL, model_error
+from openhpu_predict.serving import guards
 from openhpu_predict.serving.border import Border
 from openhpu_predict.serving.clock import nanoseconds
 from openhpu_predict.serving.log import Bucket, Served
@@ -34,6 +35,7 @@ def summary(border: Border, requests: str, lengths_only: bool) -> dict[str, Any]
     scheduler = config.scheduler_config
     return {
         "device": prices.device.name,
+        "cards": border.cards.count,
         "model": config.model_config.model.rstrip("/").rpartition("/")[2],
         "traffic": requests,
         "mode": prices.how,
@@ -66,6 +68,7 @@ def summary(border: Border, requests: str, lengths_only: bool) -> dict[str, Any]
         "prompt": _phase(border, "prompt"),
         "buckets": _buckets(border),
         "misses": _misses(border),
+        "guards": log.guards,
         "warmup": _warmup(border),
         "memory": _memory(border),
         "assumptions": _assumptions(border),
@@ -260,7 +263,7 @@ def text(found: dict[str, Any]) -> str:
     """The answers for people."""
     mode = "asynchronous" if found["asynchronous_scheduling"] else "synchronous"
     rows = [
-        f"{found['model']} on {found['device']}, simulated: {found['requests']:,} requests in "
+        f"{found['model']} on {cards_text(found)}, simulated: {found['requests']:,} requests in "
         f"{found['seconds']:,.3f} s ({found['traffic']})",
         f"mode: {found['mode']}, {mode} scheduling, prefix caching {_on(found['prefix_caching'])}, chunked prefill "
         f"{_on(found['chunked_prefill'])}, at most {found['max_num_seqs']} sequences and "
@@ -275,6 +278,8 @@ def text(found: dict[str, Any]) -> str:
                 f"{title:>12}: median {_ms(one['median'])}, p90 {_ms(one['p90'])}, p99 {_ms(one['p99'])}, mean "
                 f"{_ms(one['mean'])}"
             )
+    if found["cards"] > 1:
+        rows.append(f"tensor parallel on {found['cards']} cards; memory and the device's time are those of one card")
     rows.append(
         "a later token: (last - first) / (tokens - 1) of a request; HTTP adds "
         f"{_ms(found['ttft']['http'])} to each first token and end to end"
@@ -292,12 +297,19 @@ def text(found: dict[str, Any]) -> str:
         rows += _phase_text(phase, found[phase])
     rows += _warmup_text(found)
     rows += _misses_text(found["misses"])
+    if found["guards"]:
+        rows.append(guards.text(found["guards"]))
     rows += _memory_text(found["memory"], found["mode"])
     rows.append(f"the error of the prices on published rows of steps: {found['assumptions']['error_of_the_prices']}")
     rows += [
         f"  {name} = {one['value']:g} ({one['source']})" for name, one in found["assumptions"]["parameters"].items()
     ]
     return "\n".join(rows)
+
+
+def cards_text(found: dict[str, Any]) -> str:
+    """The device, with the number of cards if there are several."""
+    return f"{found['cards']} x {found['device']}" if found["cards"] > 1 else str(found["device"])
 
 
 def _phase_text(phase: str, one: dict[str, Any]) -> list[str]:

@@ -5,6 +5,7 @@ call with new shapes is recorded once and priced; afterwards its price moves the
 """
 
 import contextlib
+import dataclasses
 import functools
 import gc
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path, tr
 import openhpu_predict
 from openhpu_predict.recording import Recorder, Recording
 from openhpu_predict.serving import repeats
+from openhpu_predict.serving.cards import Cards
 from openhpu_predict.serving.clock import Clock
 from openhpu_predict.serving.log import Bucket, Call, Log, Miss, Served, Step, Warmed
 from openhpu_predict.serving.prices import EAGER, Key, Price, Prices
@@ -32,10 +34,13 @@ class Border:
     def __init__(self, prices: Prices, settings: Settings) -> None:
         self.clock, self.log = Clock(), Log()
         self.prices, self.settings = prices, settings
+        self.cards = Cards(prices.device)
         self.engine: Any = None  # vLLM's EngineCore
         self.arrivals: dict[str, int] = {}  # of requests that are about to be added
         self.weights = self.cache = 0  # bytes
         self.spent: dict[tuple[str, Key], tuple[Price, int]] = {}  # calls by phase, after the warm-up
+        self.buckets = 0  # that the plugin has for its warm-up
+        self.all_warm = False  # nothing is compiled: who compares candidates does not want the time
         self._recorder: Recorder | None = None
         self._repeats: repeats.Repeats | None = None
         self._warming = False
@@ -46,6 +51,21 @@ class Border:
         self._preempted: list[str] = []  # since the last step's tokens
         self._pending = 0  # the step whose tokens come next
         self._done: dict[int, int] = {}  # when the tokens of an output are there
+
+    @property
+    def warming(self) -> bool:
+        """Whether the plugin's warm-up runs."""
+        return self._warming
+
+    @property
+    def bucket(self) -> Bucket:
+        """Of the call that runs, or ran last."""
+        return self._bucket
+
+    @property
+    def requests(self) -> list[str]:
+        """Of this call."""
+        return list(self._ids)
 
     # The functions that the table of hooks names. Each takes the original, and returns what takes its place.
 
@@ -164,7 +184,11 @@ class Border:
                 original(runner)
             finally:
                 gc.unfreeze()
+                gc.collect()
+                gc.freeze()
                 self._warming = False
+                manager = runner.bucketing_manager
+                self.buckets = len(manager.prompt_buckets) + len(manager.decode_buckets)
                 self._done.clear()
                 self._prefills.clear()
 
@@ -338,13 +362,27 @@ class Border:
         if self._warming:
             self._warm(price)
             return price.result
-        if not price.warm:
+        if not price.warm and not self.all_warm:
             self._missed(price, key, arguments)
         of = self._bucket.phase, key
         self.spent[of] = price, self.spent.get(of, (price, 0))[1] + 1
         self.clock.launch(price.seconds)
         self.clock.work(price.host)
         return price.result
+
+    def known_prices(self) -> dict[Key, Price]:
+        """The prices of this border for one in another process: shapes take the place of fake tensors."""
+        return {
+            key: dataclasses.replace(price, result=tree_map(_shape_of, price.result))
+            for key, price in self.prices.known.items()
+        }
+
+    def take_prices(self, known: dict[Key, Price]) -> None:
+        """Prices that another process found out, of the same model on as many of the same cards."""
+        with openhpu_predict.fake():
+            for key, price in known.items():
+                made = tree_map(lambda one: one.made() if isinstance(one, _Shape) else one, price.result)
+                self.prices.known[key] = dataclasses.replace(price, result=made)
 
     def _warm(self, price: Price) -> None:
         price.warm = True
@@ -410,6 +448,20 @@ class _Ones(TorchDispatchMode):
         if func is torch.ops.aten._local_scalar_dense.default and isinstance(args[0], FakeTensor):
             return 1.0 if args[0].is_floating_point() else args[0].dtype is torch.bool or 1
         return func(*args, **(kwargs or {}))
+
+
+class _Shape:
+    """What a price keeps of a fake tensor, to be sent to another process."""
+
+    def __init__(self, size: torch.Size, dtype: torch.dtype) -> None:
+        self._size, self._dtype = tuple(size), dtype
+
+    def made(self) -> torch.Tensor:
+        return torch.empty(self._size, dtype=self._dtype)
+
+
+def _shape_of(one: Any) -> Any:
+    return _Shape(one.shape, one.dtype) if isinstance(one, torch.Tensor) else one
 
 
 def _like(one: Any) -> Any:

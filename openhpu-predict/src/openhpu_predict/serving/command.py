@@ -1,7 +1,6 @@
 """`openhpu serve-sim`: vLLM's Gaudi plugin serves requests on a virtual clock."""
 
 import argparse
-import contextlib
 import dataclasses
 import functools
 import json
@@ -57,6 +56,17 @@ def _parser() -> argparse.ArgumentParser:
     files.add_argument("--trace", metavar="FILE", help="JSONL, .csv of BurstGPT, .json of vllm bench serve")
     files.add_argument("--timed-trace-chunk-hash-size", type=int, default=16, metavar="N", help="tokens of a block")
     files.add_argument("--timed-trace-sec-multiplier", type=float, default=1.0, metavar="X", help="of times; 0.001: ms")
+    plans = parser.add_argument_group("plans")
+    plans.add_argument("--plan", metavar="LIMITS", help="ttft=500ms,tpot=40ms,share=90%%: what serves the traffic so?")
+    plans.add_argument("--plan-cards", default="1,2,4,8", metavar="N,...", help="tensor parallel sizes to try")
+    plans.add_argument("--plan-max-num-seqs", default="16,32,64,128,256", metavar="N,...", help="batches to try")
+    plans.add_argument("--plan-buckets", default="exp,lin", metavar="NAME,...", help="exp, lin, pad: the plugin's")
+    plans.add_argument("--plan-jobs", type=int, default=0, metavar="N", help="candidates at once; default: cores")
+    plans.add_argument("--bucket-list", metavar="FILE", help="write the buckets that the traffic needs")
+    plans.add_argument("--bucket-share", type=float, default=0.995, metavar="X", help="of the calls, 0 to 1")
+    checks = parser.add_argument_group("guards")
+    checks.add_argument("--guards", action="store_true", help="serve again with small real weights: which guards fail?")
+    checks.add_argument("--guards-seconds", type=float, default=1800.0, metavar="S", help="the most that it may take")
     made = parser.add_argument_group("traffic that is made")
     made.add_argument("--num-prompts", type=int, metavar="N")
     made.add_argument("--random-input-len", type=int, default=1024, metavar="N")
@@ -95,8 +105,10 @@ def _run(options: argparse.Namespace, rest: list[str]) -> int:
         if not 0 < each < math.inf:
             raise PredictError(f"--compile-ms-per-op is {each}; expected a number above 0")
         device = dataclasses.replace(device, compile_per_operator=each / 1e3)
-    for name in ("json", "steps"):
-        path = getattr(options, name)
+    if not 0 < options.bucket_share <= 1:
+        raise PredictError(f"--bucket-share is {options.bucket_share}; expected a share above 0 and up to 1")
+    for name in ("json", "steps", "bucket-list"):
+        path = getattr(options, name.replace("-", "_"))
         if path and not Path(path).parent.is_dir():
             raise PredictError(f"--{name}: there is no folder {str(Path(path).parent)!r} to write into")
     if options.max_concurrency < 0:
@@ -105,12 +117,16 @@ def _run(options: argparse.Namespace, rest: list[str]) -> int:
         return _script(options, device, settings)
     folder = _folder(options.model)
     requests, source = _traffic(options, folder)
+    block = options.random_prefix_len or options.timed_trace_chunk_hash_size
+    if options.plan:
+        return _plan(options, rest, device, settings, folder, requests, source, block)
     from openhpu_predict.serving import engine as engines
 
     border = engines.begin(device, settings)
     engine = engines.make(border, str(folder), rest)
-    block = options.random_prefix_len or options.timed_trace_chunk_hash_size
     engines.serve(border, engine, requests, block, options.max_concurrency)
+    if options.guards:
+        _guards(options, rest, border, folder, requests, block)
     return _answer(options, border, source, all(not one.tokens and not one.blocks for one in requests), 0)
 
 
@@ -164,6 +180,75 @@ def _tokenizer(folder: Path) -> Callable[[str], list[int]] | None:
     return lambda text: list(loaded()(text)["input_ids"])
 
 
+def _plan(
+    options: argparse.Namespace,
+    rest: list[str],
+    device: Any,
+    settings: Settings,
+    folder: Path,
+    requests: list[traffic.Request],
+    source: str,
+    block: int,
+) -> int:
+    """Serve the traffic with each candidate, and print the table."""
+    from openhpu_predict.serving import plan, planning
+
+    if options.steps or options.bucket_list:
+        raise PredictError("--steps and --bucket-list belong to one run, and --plan makes many; leave them out")
+    if options.plan_jobs < 0:
+        raise PredictError(f"--plan-jobs is {options.plan_jobs}; expected 1 or more, or 0 for the number of cores")
+    wanted = plan.limits(options.plan)
+    tried = plan.candidates(options.plan_cards, options.plan_max_num_seqs, options.plan_buckets, rest)
+    work = planning.Work(device, settings, str(folder), rest, requests, source, block, options.max_concurrency)
+    outcomes = planning.serve_all(work, tried, options.plan_jobs)
+    found = plan.summary(outcomes, wanted, settings.errors, folder.name, device.name, source)
+    write_output("openhpu serve-sim", plan.text(found), 0)
+    return _written(options.json, json.dumps(found, indent=1) + "\n")
+
+
+def _guards(
+    options: argparse.Namespace,
+    rest: list[str],
+    border: Any,
+    folder: Path,
+    requests: list[traffic.Request],
+    block: int,
+) -> None:
+    """Serve the traffic again, with small real weights, and note the guards that fail."""
+    from openhpu_predict.serving import guards, real
+    from openhpu_predict.serving.prices import REGIONS
+
+    if border.prices.how != REGIONS or border.cards.count > 1:
+        raise PredictError(
+            f"--guards is of torch.compile on one card, and this run is {border.prices.how} on {border.cards.count}; "
+            "leave --enforce-eager, PT_HPU_LAZY_MODE=1 and --tensor-parallel-size out"
+        )
+    job = guards.Job(
+        border.prices.device.name,
+        border.settings,
+        "",
+        rest,
+        border.engine.vllm_config.cache_config.num_gpu_blocks,
+        requests,
+        block,
+        options.max_concurrency,
+        real.given(border.prices.known),
+    )
+    config = json.loads((folder / "config.json").read_text())
+    border.log.guards = guards.run(job, config, options.guards_seconds)
+
+
+def _written(path: str | None, text: str) -> int:
+    """The exit code."""
+    try:
+        if path:
+            Path(path).write_text(text)
+    except OSError as error:
+        print(f"openhpu serve-sim: {error.filename} can't be written: {error.strerror}", file=sys.stderr)
+        return 1
+    return 0
+
+
 def _script(options: argparse.Namespace, device: Any, settings: Settings) -> int:
     """Run a script whose LLM is simulated."""
     script, *arguments = options.script
@@ -184,19 +269,16 @@ def _script(options: argparse.Namespace, device: Any, settings: Settings) -> int
 
 
 def _answer(options: argparse.Namespace, border: Any, source: str, lengths_only: bool, code: int) -> int:
-    from openhpu_predict.serving import answers, section
+    from openhpu_predict.serving import answers, buckets, section
 
     found = answers.summary(border, source, lengths_only)
     section.add(found)
     write_output("openhpu serve-sim", answers.text(found), code)
-    with contextlib.ExitStack() as stack:
-        try:
-            if options.json:
-                Path(options.json).write_text(json.dumps(found, indent=1) + "\n")
-            if options.steps:
-                lines = stack.enter_context(open(options.steps, "w"))
-                lines.writelines(f"{json.dumps(one)}\n" for one in answers.steps(border))
-        except OSError as error:
-            print(f"openhpu serve-sim: {error.filename} can't be written: {error.strerror}", file=sys.stderr)
-            return 1
-    return code
+    texts = [(options.json, json.dumps(found, indent=1) + "\n")]
+    if options.steps:
+        texts.append((options.steps, "".join(f"{json.dumps(one)}\n" for one in answers.steps(border))))
+    if options.bucket_list:
+        text, sentence = buckets.listed(found, border.log.used, options.bucket_share)
+        texts.append((options.bucket_list, text))
+        print(f"{sentence}: {options.bucket_list}; the plugin reads it with VLLM_BUCKETING_FROM_FILE")
+    return max([code, *(_written(path, text) for path, text in texts)])

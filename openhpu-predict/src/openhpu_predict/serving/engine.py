@@ -1,5 +1,6 @@
 """vLLM's engine in this process, with requests that arrive on the virtual clock."""
 
+import gc
 import os
 from collections import deque
 from collections.abc import Sequence
@@ -27,6 +28,11 @@ def begin(device: Device, settings: Settings) -> Border:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     border = Border(Prices(device, int(device.hbm_bytes - settings.runtime_bytes), REGIONS), settings)
     hooks.install(border)
+    from vllm.plugins import load_general_plugins
+
+    load_general_plugins()  # now, so that a fork has them
+    gc.collect()
+    gc.freeze()  # the plugin collects garbage often
     if mode.is_lazy():  # known since the import of the plugin; an option of vLLM may say eager
         border.prices.how = GRAPHS
     return border

@@ -1,10 +1,11 @@
 """The one table of names of vllm and vllm_gaudi that a simulation replaces, and what it replaces them with.
 
-A row is (module, name, function of `border.Border`, why). The function gets the original, and returns what takes its
-place. Everything else of both packages runs as it was released.
+A row is (module, name, function of `border.Border` or of its `cards`, why). The function gets the original, and returns
+what takes its place. Everything else of both packages runs as it was released.
 """
 
 import importlib
+import operator
 import sys
 from importlib import metadata
 from typing import NamedTuple
@@ -18,6 +19,7 @@ PACKAGES = ("vllm", "vllm_gaudi")
 VLLM, PLUGIN = "0.28.0", "0.28.0 of commit 091bbad"
 
 _RUNNER = "vllm_gaudi.v1.worker.hpu_model_runner"
+_WORKER = "vllm_gaudi.v1.worker.hpu_worker"
 _DEFRAGMENTER = "vllm_gaudi.extension.defragmentation"
 
 
@@ -32,6 +34,8 @@ class Hook(NamedTuple):
 
 _CORE = "vllm.v1.engine.core"
 _SCHEDULER = "vllm.v1.core.sched.scheduler"
+_OPTIONS = "vllm.engine.arg_utils"
+_QUEUES = "vllm.distributed.device_communicators.shm_broadcast"
 
 TABLE = (
     # The border.
@@ -46,6 +50,11 @@ TABLE = (
     # The clock.
     Hook(_RUNNER, "HPUModelRunner.sample_tokens", "step", "the host's share of a step, and its wait for tokens"),
     Hook(_RUNNER, "AsyncHPUModelRunnerOutput.get_output", "get_output", "the wait with asynchronous scheduling"),
+    # Several cards.
+    Hook(_OPTIONS, "EngineArgs.create_engine_config", "cards.engine_config", "one process has all cards"),
+    Hook("vllm.distributed.parallel_state", "_node_count", "cards.node_count", "other ranks cannot be asked"),
+    Hook(_QUEUES, "MessageQueue.create_from_process_group", "cards.broadcaster", "there are no other ranks that read"),
+    Hook(_WORKER, "init_worker_distributed_environment", "cards.environment", "a fake group does not sum"),
     # What is only noted.
     Hook(_RUNNER, "HPUModelRunner.warmup_model", "warmup_model", "where the warm-up begins and ends"),
     Hook(_RUNNER, "HPUModelRunner._form_prefill_batch", "form_prefill", "the requests of a prefill"),
@@ -96,7 +105,7 @@ def _replace(hook: Hook, border: Border) -> None:
         raise PredictError(
             f"{hook.module} has no {hook.name} ({error}), which the simulation replaces ({hook.why}); {fits}"
         ) from error
-    setattr(holder, last, getattr(border, hook.function)(original))
+    setattr(holder, last, operator.attrgetter(hook.function)(border)(original))
 
 
 def _versions() -> str:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Bucket(NamedTuple):
@@ -88,4 +88,4 @@ class Log:
     warmed: dict[Bucket, Warmed] = field(default_factory=dict)
     used: Counter[Bucket] = field(default_factory=Counter)  # calls after the warm-up
     padding: dict[Bucket, list[int]] = field(default_factory=dict)  # tokens of requests, and padded ones
-    notes: list[str] = field(default_factory=list)
+    guards: dict[str, Any] = field(default_factory=dict)  # of a run with small real weights

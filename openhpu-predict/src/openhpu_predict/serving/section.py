@@ -71,7 +71,7 @@ def document(found: dict[str, Any]) -> dict[str, Any]:
         for name, part in list(found[phase]["layers"].items())[: _ROWS // 2]
     ]
     return {
-        "title": f"{found['model']} on {found['device']}, simulated",
+        "title": f"{found['model']} on {answers.cards_text(found)}, simulated",
         "facts": facts,
         "notes": answers.text(found).splitlines()[1:2],
         "lanes": [],

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import tomllib
-from typing import Any
+from typing import Any, NamedTuple
 
 from openhpu_predict.devices import DATA
 from openhpu_predict.errors import PredictError
@@ -18,13 +18,20 @@ ENVIRONMENT = {
 }
 
 
+class Errors(NamedTuple):
+    """The simulation's median errors on published rows, as shares of the time."""
+
+    first: float
+    later: float
+
+
 @dataclasses.dataclass(frozen=True)
 class Settings:
     """Seconds and bytes; data/serving.toml has the values, each with its source.
 
     `host_step`, `host_request`: what the host needs for a step, and for each of its requests. `http`: a server's share
     of each request's times to the first token and end to end. `runtime_bytes`: of the card's memory, that no program
-    gets. `compile_least`, `compile_most`: to compile an operator of a graph.
+    gets. `compile_least`, `compile_most`: to compile an operator of a graph. `errors`: the simulation's own.
     """
 
     host_step: float
@@ -33,23 +40,32 @@ class Settings:
     runtime_bytes: float
     compile_least: float
     compile_most: float
+    errors: Errors
     sources: dict[str, str] = dataclasses.field(default_factory=dict, compare=False)
 
     @staticmethod
     def stated(**changed: float) -> "Settings":
         """The values of the file, but for those that are given."""
         figures = tomllib.loads((DATA / "serving.toml").read_text())["figures"]
+        errors = Errors(**tomllib.loads((DATA / "serving-errors.toml").read_text())["median"])
         values = {name: figure["value"] for name, figure in figures.items()} | changed
         sources = {name: figure["source"] for name, figure in figures.items()} | dict.fromkeys(changed, "given")
-        return Settings(**values, sources=sources)
+        return Settings(**values, errors=errors, sources=sources)
 
     def check(self, config: Any) -> None:
         """Raises PredictError for what vLLM was asked, and the simulation cannot honour. `config` is a VllmConfig."""
         parallel, model = config.parallel_config, config.model_config
+        backend = parallel.distributed_executor_backend
+        own = backend in ("uni", "external_launcher") or parallel.world_size > parallel.tensor_parallel_size
         refused = (
-            ("--tensor-parallel-size", parallel.tensor_parallel_size, 1, "one card is simulated"),
-            ("--pipeline-parallel-size", parallel.pipeline_parallel_size, 1, "one card is simulated"),
+            (
+                "--pipeline-parallel-size",
+                parallel.pipeline_parallel_size,
+                1,
+                "the plugin has no next stage",
+            ),
             ("--data-parallel-size", parallel.data_parallel_size, 1, "one engine is simulated"),
+            ("--distributed-executor-backend", None if own else str(backend), None, "one process has all cards"),
             ("--speculative-config", config.speculative_config, None, "how many drafts are right is not known"),
             ("--enable-lora", config.lora_config, None, "adapters have no price yet"),
             ("--kv-transfer-config", config.kv_transfer_config, None, "one engine is simulated"),
@@ -63,5 +79,8 @@ class Settings:
                 expected = "" if only is None else f"; expected {only}"
                 shown = given if isinstance(given, (int, str)) else "given"
                 raise PredictError(f"{name} is {shown}, which serve-sim cannot honour ({why}){expected}")
-        if model.is_multimodal_model:
-            raise PredictError(f"{model.architecture} reads images or sound, which serve-sim cannot honour yet")
+        if model.is_multimodal_model and not model.get_multimodal_config().language_model_only:
+            raise PredictError(
+                f"{model.architecture} reads images or sound, which serve-sim cannot honour; --language-model-only "
+                "serves text alone"
+            )

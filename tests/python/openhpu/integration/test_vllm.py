@@ -50,4 +50,38 @@ def test_phases(worker, begun):
 
 def test_a_plugin_without_the_methods(monkeypatch):
     monkeypatch.setitem(sys.modules, vllm._MODULE, SimpleNamespace())
+    monkeypatch.setitem(sys.modules, vllm._RUNNER, SimpleNamespace())
     vllm.install()
+
+
+class Tokens:
+    def size(self, dimension):
+        return 4
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        (SimpleNamespace(is_prompt=False), "vLLM runs decode 4 x 1, 16 blocks; requests of the step: a, b"),
+        (SimpleNamespace(), "vLLM calls the model"),  # of another plugin
+    ],
+)
+def test_call_of_the_model_names_its_bucket_and_its_requests(monkeypatch, metadata, words):
+    class HPUModelRunner:
+        input_batch = SimpleNamespace(req_ids=["a", "b", None])
+
+        def _seq_len(self, metadata):
+            return 1
+
+        def _num_blocks(self, metadata):
+            return 16
+
+        def _execute_model_generic(self, token_ids, position_ids, metadata, *, more):
+            return events.current_work(), more
+
+    module = ModuleType(vllm._RUNNER)
+    module.HPUModelRunner = HPUModelRunner
+    monkeypatch.setitem(sys.modules, vllm._RUNNER, module)
+    vllm.install()
+    assert HPUModelRunner()._execute_model_generic(Tokens(), None, metadata, more=7) == (words, 7)
+    assert events.current_work() == ""

@@ -9,6 +9,7 @@ import torch
 import habana_frameworks.torch.core as htcore
 import openhpu
 from openhpu.device import mode
+from openhpu.observe import events
 from openhpu.testing.expect import ExpectationError
 
 LAZY = mode.name() == "lazy"
@@ -90,6 +91,22 @@ def test_graphs_of_torch_compile_are_named_with_their_lines():
     assert f"a recompilation: torch.compile: a guard failed: {guard}, at {__file__}:{number}" in str(raised.value)
     with openhpu.expect(no_compilation=True):
         double(inputs[1])
+
+
+def test_new_graph_of_a_server_is_named_with_its_guard_and_its_work():
+    @torch.compile(backend="hpu_backend", dynamic=False)
+    def triple(x):
+        return x * 3
+
+    triple(torch.ones(5, device="hpu"))
+    with openhpu.expect(no_new_graphs=True), events.work(lambda: "decode 5"):
+        triple(torch.ones(5, device="hpu"))
+    with pytest.raises(ExpectationError) as raised, openhpu.expect(no_new_graphs=True), events.work(lambda: "decode 6"):
+        triple(torch.ones(6, device="hpu"))
+        number = line() - 1
+    guard = "tensor 'x' size mismatch at index 0. expected 5, actual 6"
+    assert f"a guard failed: {guard}, at {__file__}:{number}, while decode 6" in str(raised.value)
+    assert f"a new graph, which begins at {__file__}:{number}, while decode 6" in str(raised.value)
 
 
 def test_an_error_of_the_block_is_raised_as_it_is():

@@ -1,0 +1,91 @@
+"""Models in a simulation: `python -m ecosystem.vllm.simulated`. simulated.toml has them.
+
+It needs the lane's environment. `--page FILE` writes the table into a document, `--only WORD` takes some models.
+"""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from commands import ROOT, child
+from ecosystem.vllm.served import FP8, LLAMA
+
+_BEGIN, _END = (
+    "<!-- simulated: written by `python -m ecosystem.vllm.simulated --page` -->",
+    "<!-- end of simulated -->",
+)
+_S = 600.0  # for a model
+TRAFFIC = {"num-prompts": 32, "random-input-len": 512, "random-output-len": 64, "request-rate": 8}
+OPTIONS = {"max-model-len": 2048, "max-num-seqs": 32}
+
+
+def simulate(config: dict[str, Any], options: list[str], folder: Path) -> dict[str, Any]:
+    """The answers for a model. Raises RuntimeError with what was said."""
+    out = folder / "answers.json"
+    (folder / "config.json").write_text(json.dumps(config))
+    given = [f"--{name}={value}" for name, value in {**TRAFFIC, **OPTIONS}.items()]
+    command = [sys.executable, "-m", "openhpu", "serve-sim", "--device=gaudi2", f"--model={folder}", f"--json={out}"]
+    environment = os.environ | {"VLLM_SKIP_WARMUP": "true"}
+    child.run([*command, *given, *options, "--compile-ms-per-op=1e-6"], seconds=_S, cwd=ROOT, env=environment).checked(
+        "serve-sim", RuntimeError
+    )
+    found: dict[str, Any] = json.loads(out.read_text())
+    return found
+
+
+def row(name: str, dtype: str, found: dict[str, Any]) -> str:
+    """A row of the table."""
+    shares = (found[phase]["without_a_cost_of_their_own"] for phase in ("prompt", "decode"))
+    cells = [
+        name,
+        dtype,
+        found["cards"],
+        f"{found['ttft']['median'] * 1e3:,.1f}",
+        f"{found['tpot']['median'] * 1e3:,.2f}",
+        f"{found['output_tokens_per_s']:,.0f}",
+        f"{found['memory']['weights'] / 1e9:,.1f}",
+        *(f"{share:.1%}" for share in shares),
+    ]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m ecosystem.vllm.simulated", description=__doc__)
+    parser.add_argument("--page", type=Path, help="write the table into this document")
+    parser.add_argument("--only", default="", help="models whose names have this word")
+    options = parser.parse_args(arguments)
+    rows = [
+        "| model | type | cards | first token, ms | later token, ms | tokens/s | weights of a card, GB | "
+        "prompts: no cost of their own | decodes: no cost of their own |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    failed = False
+    for model in tomllib.loads((Path(__file__).parent / "simulated.toml").read_text())["model"]:
+        if options.only not in model["name"]:
+            continue
+        for dtype in model["dtypes"]:
+            config = (LLAMA if model.get("base") else {}) | model.get("config", {})
+            config |= {"quantization_config": FP8} if dtype == "fp8" else {}
+            given = [*model.get("options", []), f"--tensor-parallel-size={model['cards']}"]
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    rows.append(row(model["name"], dtype, simulate(config, given, Path(folder))))
+                except RuntimeError as error:
+                    failed = True
+                    print(f"{model['name']}, {dtype}: {error}", file=sys.stderr)
+                    continue
+            print(rows[-1], flush=True)
+    if options.page and not failed:
+        before, _, rest = options.page.read_text().partition(_BEGIN)
+        table = "\n".join(rows)
+        options.page.write_text(f"{before}{_BEGIN}\n\n{table}\n\n{_END}{rest.partition(_END)[2]}")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,159 @@
+"""Serves the traffic once more with small real weights under torch.compile, and names each guard that fails.
+
+It is a process of its own: `python -m openhpu_predict.serving.guards JOB`. The simulation's times decide which requests
+share a batch, so buckets and requests are those of the simulation.
+"""
+
+import json
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from openhpu_predict.errors import PredictError
+from openhpu_predict.serving.log import Bucket
+from openhpu_predict.serving.settings import Settings
+from openhpu_predict.serving.traffic import Request
+
+_HEAD = 64  # of a small model
+_MOST = {
+    "intermediate_size": 512,
+    "vocab_size": 1024,
+    "num_experts": 8,
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 128,
+    "shared_expert_intermediate_size": 128,
+}
+
+
+class Job(NamedTuple):
+    """What the process gets. `blocks` of the cache; the other fields are those of `engine.serve` and `real.Real`."""
+
+    device: str
+    settings: Settings
+    model: str
+    options: Sequence[str]
+    blocks: int
+    requests: Sequence[Request]
+    block: int
+    concurrency: int
+    times: dict[str, list[float]]
+
+
+def shrunk(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of a model of the same kind with few layers and narrow ones."""
+    heads = int(config["num_attention_heads"])
+    keys = int(config.get("num_key_value_heads") or heads)
+    few_keys = min(keys, 2)
+    few_heads = few_keys * min(heads // keys, 4)
+    layers = min(int(config["num_hidden_layers"]), int(config.get("full_attention_interval") or 2))
+    small = config | {
+        "num_attention_heads": few_heads,
+        "num_key_value_heads": few_keys,
+        "num_hidden_layers": layers,
+        "hidden_size": few_heads * _HEAD,
+    }
+    if config.get("head_dim"):
+        small["head_dim"] = _HEAD
+    if config.get("layer_types"):
+        small["layer_types"] = config["layer_types"][:layers]
+    for name, most in _MOST.items():
+        if isinstance(config.get(name), int):
+            small[name] = min(config[name], most)
+    for name in ("bos_token_id", "eos_token_id"):
+        small[name] = 0
+    return small
+
+
+def run(job: Job, config: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """What the process found, ready for JSON. Raises PredictError if it fails or needs more than `seconds`."""
+    with tempfile.TemporaryDirectory(prefix="openhpu-guards-") as name:
+        folder = Path(name)
+        (folder / "config.json").write_text(json.dumps(shrunk(config)))
+        (folder / "job").write_bytes(pickle.dumps(job._replace(model=str(folder))))
+        command = [sys.executable, "-m", __name__, str(folder / "job"), str(folder / "found")]
+        with open(folder / "log", "w") as log:
+            try:
+                code = subprocess.run(command, stdout=log, stderr=log, timeout=seconds, check=False).returncode
+            except subprocess.TimeoutExpired:
+                raise PredictError(
+                    f"--guards: the run with small weights did not end in {seconds:,.0f} s; take fewer requests or "
+                    "buckets, or give more: --guards-seconds"
+                ) from None
+        if code:
+            said = (folder / "log").read_text(errors="replace").strip().splitlines()[-3:]
+            raise PredictError(f"--guards: the run with small weights failed: {' '.join(said)}")
+        found: dict[str, Any] = json.loads((folder / "found").read_text())
+    return found
+
+
+def main(job_path: str, out: str) -> None:
+    """In the process."""
+    job: Job = pickle.loads(Path(job_path).read_bytes())
+    from openhpu.observe import events
+    from openhpu.observe.insight.observed import changed, recompilation
+    from openhpu_predict.devices import load
+    from openhpu_predict.serving import engine as engines
+    from openhpu_predict.serving.real import Real
+
+    border = Real(load(job.device), job.settings, job.times)
+    rows: list[dict[str, Any]] = []
+    reason = ""
+
+    def failed(event: Any) -> None:
+        nonlocal reason
+        reason = recompilation(changed(event.params))
+
+    def traced(event: Any) -> None:
+        nonlocal reason
+        rows.append(
+            {
+                "at": border.clock.now / 1e9,
+                "warm_up": border.warming,
+                "line": f"{event.site[0]}:{event.site[1]}" if event.site else "",
+                "guard": reason or "the first graph of its function",
+                "bucket": list(border.bucket),
+                "requests": border.requests,
+            }
+        )
+        reason = ""
+
+    border.begin()
+    for kind, handler in (("recompilation", failed), ("graph_traced", traced)):
+        events.subscribe(kind, handler)
+    options = [*job.options, f"--num-gpu-blocks-override={job.blocks}"]
+    engine = engines.make(border, job.model, options)
+    words = engine.model_config.get_vocab_size()
+    requests = [
+        Request(one.arrival, one.length, one.output, [token % words for token in one.tokens], one.blocks)
+        for one in job.requests
+    ]
+    engines.serve(border, engine, requests, job.block, job.concurrency)
+    found = {
+        "warm_up_graphs": sum(row["warm_up"] for row in rows),
+        "calls": border.ran,
+        "steps": len(border.log.steps),
+        "new": [row for row in rows if not row["warm_up"]],
+    }
+    Path(out).write_text(json.dumps(found))
+
+
+def text(found: dict[str, Any]) -> str:
+    """For people."""
+    rows = [
+        f"guards, with small weights under torch.compile: {found['warm_up_graphs']:,} graphs in the warm-up, "
+        f"{len(found['new'])} new ones after it, in {found['steps']:,} steps and {found['calls']:,} calls"
+    ]
+    for one in found["new"]:
+        names = ", ".join(one["requests"][:3]) + ", ..." * (len(one["requests"]) > 3)
+        rows.append(f"  at {one['at']:,.3f} s, {Bucket(*one['bucket'])}, requests {names}: {one['guard']}")
+        rows.append(f"    {one['line']}")
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
