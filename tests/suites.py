@@ -200,6 +200,10 @@ SUITES = {
     ),
     "predict": Suite(("tests/predict/**/test_*.py",), {"PYTHONPATH": str(ROOT / "openhpu-predict" / "src")}),
     "tpc": Suite(("tests/tpc/**/test_*.py",), {"PYTHONPATH": str(ROOT / "openhpu-tpc" / "src")}, compiles=True),
+    "record": Suite(
+        ("tests/record/**/test_*.py",),
+        {"PYTHONPATH": os.pathsep.join([str(ROOT / "openhpu-record" / "src"), DEEPSPEED["PYTHONPATH"]])},
+    ),
     # A part of the long suites, another one for each commit.
     "rotating": Suite(("tests/rotating/test_*.py",), compiles=True, seconds=1000),
     "distributed-lazy": Suite(("tests/distributed/**/test_*.py",), LAZY, period=6, turns=RANKS),
