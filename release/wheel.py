@@ -1,5 +1,5 @@
 """`make wheel`: in `dist/`, the wheels of openhpu for this Python, with a core for each supported PyTorch, and those of
-lightning-habana, openhpu-predict, openhpu-port and openhpu-tpc.
+lightning-habana, openhpu-predict, openhpu-port, openhpu-tpc and openhpu-record.
 
 One wheel is for this machine, one for 64-bit Arm, where its cross compiler is installed. It takes the PyTorches of
 other releases than the environment's from the index, for their headers and libraries only. auditwheel gives a wheel its
@@ -106,7 +106,7 @@ def build(releases: list[str], budget: Budget) -> list[Path]:
         with budget.doing(f"PyTorch {version}", "build"):
             core(version, budget)
     pack(DIST, budget, OPENHPU_BUILT_CORES=str(compat.CORES.parent))
-    for name in ("lightning-habana", "openhpu-predict", "openhpu-port", "openhpu-tpc"):
+    for name in ("lightning-habana", "openhpu-predict", "openhpu-port", "openhpu-tpc", "openhpu-record"):
         argv = [*PIP, "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(DIST), f"./{name}"]
         checked("wheel", argv, budget.seconds(300), WORK / f"{name}.txt")
     if absent := cross.missing(cross.COMPILER):

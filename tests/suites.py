@@ -212,6 +212,10 @@ SUITES = {
         period=3,
         turns=_files("tpc", "building", "intrinsics", "language"),
     ),
+    "record": Suite(
+        ("tests/record/**/test_*.py",),
+        {"PYTHONPATH": os.pathsep.join([str(ROOT / "openhpu-record" / "src"), DEEPSPEED["PYTHONPATH"]])},
+    ),
     # A part of the long suites, another one for each commit.
     "rotating": Suite(("tests/rotating/test_*.py",), compiles=True, seconds=1000),
     "distributed-lazy": Suite(("tests/distributed/**/test_*.py",), LAZY, period=6, turns=RANKS),

@@ -12,7 +12,12 @@ _EPILOG = "Exit code: the script's; 128 plus the signal's number if a signal end
 
 _GROUP = "openhpu.commands"  # of entry points: subcommands of other distributions, functions of the arguments
 # Subcommands of the distributions that live beside this one, each with the name of its distribution.
-_BESIDE = {"port": "openhpu-port", "compare": "openhpu-port", "predict": "openhpu-predict"}
+_BESIDE = {
+    "port": "openhpu-port",
+    "compare": "openhpu-port",
+    "predict": "openhpu-predict",
+    "replay": "openhpu-record",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -21,6 +21,8 @@ DOCUMENTS = sorted(
         "openhpu-predict/",
         "openhpu-port/",
         "openhpu-tpc/",
+        "openhpu-record/",
+        "recordings/",
         "tests/",
     )
     for path in ROOT.glob(f"{folder}*.md")

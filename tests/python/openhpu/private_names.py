@@ -22,7 +22,7 @@ from openhpu.settings import tables
 
 OLDEST = "2.13"
 ROOT = Path(__file__).parents[3]
-DISTRIBUTIONS = ("lightning-habana", "openhpu-predict", "openhpu-port", "openhpu-tpc")
+DISTRIBUTIONS = ("lightning-habana", "openhpu-predict", "openhpu-port", "openhpu-tpc", "openhpu-record")
 SOURCES = (ROOT / "src", *(ROOT / name / "src" for name in DISTRIBUTIONS))
 TABLE = Path(__file__).with_suffix(".tsv")
 

@@ -19,7 +19,12 @@ def test_other_distributions_add_subcommands(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     ("command", "distribution"),
-    [("port", "openhpu-port"), ("compare", "openhpu-port"), ("predict", "openhpu-predict")],
+    [
+        ("port", "openhpu-port"),
+        ("compare", "openhpu-port"),
+        ("predict", "openhpu-predict"),
+        ("replay", "openhpu-record"),
+    ],
 )
 def test_a_subcommand_of_a_distribution_that_is_not_installed(command, distribution, monkeypatch, capsys):
     monkeypatch.setattr(cli, "entry_points", lambda group: ())

@@ -1,0 +1,1 @@
+"""Calls that need no script: operators, dtypes and values where devices differ."""
