@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from openhpu.interface.media.operators import OPERATORS
+from openhpu.interface.media.operators import OPERATORS, REFUSED
 
 __all__ = list(OPERATORS)
 
@@ -12,4 +12,6 @@ def __getattr__(name: str) -> Any:
         return OPERATORS[name]
     if name.startswith("_"):
         raise AttributeError(name)
+    if name in REFUSED:
+        raise AttributeError(f"media pipes have no operator {name!r} here: {REFUSED[name]}")
     raise AttributeError(f"media pipes have no operator {name!r} here; there are {', '.join(OPERATORS)}")

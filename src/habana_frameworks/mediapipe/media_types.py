@@ -1,5 +1,5 @@
 """Constants of media pipes."""
 
-from openhpu.interface.media.types import decoderStage, dtype, ftype, imgtype, randomCropType
+from openhpu.interface.media.types import decoderStage, dtype, ftype, imgtype, layout, randomCropType, readerOutType
 
-__all__ = ["decoderStage", "dtype", "ftype", "imgtype", "randomCropType"]
+__all__ = ["decoderStage", "dtype", "ftype", "imgtype", "layout", "randomCropType", "readerOutType"]

@@ -7,6 +7,7 @@ from torch.utils.data import DataLoader
 
 from openhpu import settings
 from openhpu.interface.media import image_folders
+from openhpu.interface.names import refused
 
 _FALLBACK = "DATALOADER_FALLBACK_EN"
 _MEDIA = "PT_HPU_MEDIA_PIPE"
@@ -64,3 +65,12 @@ class _Batches:
 
     def __iter__(self) -> Iterator[Any]:
         return HabanaDataLoader.__iter__(self._loader)
+
+
+def refused_aeon(name: str) -> ImportError:
+    """The error of a part of a first Gaudi's loader."""
+    return refused(
+        name,
+        "it belongs to the decoder of a first Gaudi (aeon); use habana_dataloader.HabanaDataLoader, which decodes "
+        "images of a folder on threads",
+    )

@@ -39,3 +39,8 @@ def deprecated(old: str, new: str) -> Callable[[Function], Function]:
         return call  # type: ignore[return-value]
 
     return under_old_name
+
+
+def refused(name: str, why: str) -> ImportError:
+    """The error of a module of Gaudi's that is not built, for the module to raise."""
+    return ImportError(f"{name} is not there: {why}", name=name)

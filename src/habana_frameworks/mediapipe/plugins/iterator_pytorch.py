@@ -1,5 +1,19 @@
 """PyTorch's iterators over media pipes."""
 
-from openhpu.interface.media.iterators import HPUGenericPytorchIterator, HPUResnetPytorchIterator
+from openhpu.interface.media.iterators import (
+    CPUHPUResnetPytorchIterator,
+    HPUGenericPytorchIterator,
+    HPUResnetPytorchIterator,
+    HPUSsdPytorchIterator,
+    HPUUnet2DPytorchIterator,
+    HPUUnet3DPytorchIterator,
+)
 
-__all__ = ["HPUGenericPytorchIterator", "HPUResnetPytorchIterator"]
+__all__ = [
+    "CPUHPUResnetPytorchIterator",
+    "HPUGenericPytorchIterator",
+    "HPUResnetPytorchIterator",
+    "HPUSsdPytorchIterator",
+    "HPUUnet2DPytorchIterator",
+    "HPUUnet3DPytorchIterator",
+]

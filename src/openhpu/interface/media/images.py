@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 Box = tuple[int, int, int, int]  # left, top, width, height in pixels
 Range = tuple[float, float]
+Result = TypeVar("Result")
 
 # Pillow's numbers for the filters of `types.ftype` that are not bilinear.
 FILTERS = {ftype.NEAREST: 0, ftype.LANCZOS: 1, ftype.BICUBIC: 3, ftype.SPLINE: 3, ftype.BOX: 4}
@@ -27,6 +29,15 @@ _TRIES = 10
 def opened(file: str | Path | bytes | np.ndarray[Any, Any]) -> Image:
     """An image as RGB, from its file's path or from what is in it. Raises what Pillow does, with the path as a note,
     and ModuleNotFoundError."""
+    return _of(file, lambda image: image.convert("RGB"))
+
+
+def size_of(file: str | Path | bytes | np.ndarray[Any, Any]) -> tuple[int, int]:
+    """Width and height in pixels, without decoding the image. Raises as `opened`."""
+    return _of(file, lambda image: image.size)
+
+
+def _of(file: str | Path | bytes | np.ndarray[Any, Any], read: Callable[[Image], Result]) -> Result:
     try:
         import PIL.Image
     except ModuleNotFoundError as error:
@@ -34,10 +45,10 @@ def opened(file: str | Path | bytes | np.ndarray[Any, Any]) -> Image:
         raise
     if not isinstance(file, (str, Path)):
         with PIL.Image.open(io.BytesIO(bytes(file))) as image:
-            return image.convert("RGB")
+            return read(image)
     try:
         with open(file, "rb") as source, PIL.Image.open(source) as image:
-            return image.convert("RGB")
+            return read(image)
     except Exception as error:
         error.add_note(f"in the image file {file}")
         raise

@@ -6,45 +6,21 @@ counts.
 Sources: the documented operators of Gaudi's media pipes, by name.
 """
 
-import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 
-from openhpu.interface.media import images, types
-from openhpu.interface.media.pipe import Arguments, MediaPipe, Node, Reader
-
-_Array = np.ndarray[Any, Any]
+from openhpu.interface.media import boxes, coco, colors, drawn, images, readers, types
+from openhpu.interface.media.arrays import Array, array, axes, cast, seed
+from openhpu.interface.media.pipe import Arguments, MediaPipe, Node
 
 
-def _cast(values: Any, name: str) -> Any:
-    """To a dtype of `types.dtype`; integers saturate and round."""
-    if name == types.dtype.BFLOAT16:
-        return torch.from_numpy(np.ascontiguousarray(_array(values), dtype=np.float32)).to(torch.bfloat16)
-    wanted = np.dtype(name)
-    array = _array(values)
-    if wanted.kind in "iu":
-        bounds = np.iinfo(wanted)
-        array = np.clip(np.rint(array) if array.dtype.kind == "f" else array, bounds.min, bounds.max)
-    return array.astype(wanted, copy=False)
-
-
-def _array(values: Any) -> _Array:
-    return values.float().numpy() if isinstance(values, torch.Tensor) else np.asarray(values)
-
-
-def _seed(given: int | None) -> int:
-    return int(torch.empty((), dtype=torch.int64).random_().item()) if given is None else given
-
-
-def _window(node: Node, batch: _Array) -> tuple[_Array, int]:
+def _window(node: Node, batch: Array) -> tuple[Array, int]:
     """A window of crop_w x crop_h of each image, and the axis of its width. crop_pos_x and crop_pos_y (0 to 1) place
     the window in the rest of the image."""
     given = node.arguments
-    vertical, horizontal = _axes(node, batch)
+    vertical, horizontal = axes(node, batch)
     have = batch.shape[horizontal], batch.shape[vertical]
     width, height = given["crop_w"] or have[0], given["crop_h"] or have[1]
     if not (0 < width <= have[0] and 0 < height <= have[1]):
@@ -68,127 +44,6 @@ _WINDOW: Arguments = {
     "pad_val": 0,
     "dtype": types.dtype.UINT8,
 }
-
-
-def _axes(node: Node, batch: _Array) -> tuple[int, int]:
-    """Of height and width."""
-    if batch.ndim == 4 and batch.shape[3] == 3:
-        return 1, 2
-    if batch.ndim == 4 and batch.shape[1] == 3:
-        return 2, 3
-    raise node.error(f"expected a batch of RGB images; got an array of the shape {batch.shape}")
-
-
-class ReadImageDatasetFromDir(Reader):
-    """Paths of images and their classes: folders of `dir` in alphabetical order, or `file_list` with `class_list` and
-    `file_classes` (a name for each file). `format`: the files' suffix. Two outputs: paths, and labels [batch_size]."""
-
-    parameters: ClassVar[Arguments] = {
-        "shuffle": True,
-        "seed": None,
-        "drop_remainder": False,
-        "pad_remainder": False,
-        "num_slices": 1,
-        "slice_index": 0,
-        "dir": "",
-        "format": "JPEG",
-        "file_list": (),
-        "class_list": (),
-        "file_classes": (),
-        "file_sizes": (),
-        "max_file": None,
-        "label_dtype": types.dtype.UINT32,
-    }
-    outputs = 2
-
-    def prepare(self, pipe: MediaPipe) -> None:
-        given = self.arguments
-        if len(given["file_list"]):
-            files, names = given["file_list"], given["file_classes"]
-            if len(files) != len(names):
-                raise self.error(f"file_list has {len(files)} files, file_classes {len(names)} names; expected as many")
-            classes = list(given["class_list"]) or sorted(set(names))
-            if unknown := set(names) - set(classes):
-                raise self.error(f"{sorted(unknown)[0]!r} of file_classes is not in class_list")
-            number = {name: n for n, name in enumerate(classes)}
-            self._files = [str(file) for file in files]
-            self._labels = np.array([number[name] for name in names])
-        else:
-            self._files, self._labels = self._found(Path(given["dir"]), given["format"])
-        slices = given["num_slices"]
-        index = given["slice_index"]
-        self._batch = pipe.get_batch_size()
-        if slices < 1 or not 0 <= index < slices:
-            raise self.error(f"slice_index is {index} of num_slices {slices}; expected 0 to {slices - 1}")
-        self._rng = np.random.default_rng(_seed(given["seed"]) % 2**63)
-        # Each slice is as long, so that all cards have as many batches.
-        each = math.ceil(len(self._files) / slices)
-        self._own = np.arange(index * each, (index + 1) * each) % len(self._files)
-        if self.batches() == 0:
-            few = f"{len(self._own)} elements are not one batch of {self._batch}"
-            raise self.error(f"{few}; drop_remainder=False fills it up")
-
-    @staticmethod
-    def _found(folder: Path, suffix: str) -> tuple[list[str], _Array]:
-        if not folder.is_dir():
-            raise FileNotFoundError(f"fn.ReadImageDatasetFromDir: dir {str(folder)!r} is not a folder")
-        wanted = "." + suffix.lower().lstrip(".")
-        files, labels = [], []
-        for label, place in enumerate(sorted(p for p in folder.iterdir() if p.is_dir())):
-            own = sorted(str(p) for p in place.iterdir() if p.suffix.lower() == wanted)
-            files += own
-            labels += [label] * len(own)
-        if not files:
-            raise FileNotFoundError(
-                f"fn.ReadImageDatasetFromDir: the folders of {str(folder)!r} have no file *{wanted} (format={suffix!r})"
-            )
-        return files, np.array(labels)
-
-    def batches(self) -> int:
-        whole = len(self._own) / self._batch
-        return math.floor(whole) if self.arguments["drop_remainder"] else math.ceil(whole)
-
-    def begin(self) -> None:
-        """Whole batches of the slice's elements, in this order."""
-        self._next = 0
-        self._order: _Array = self._rng.permutation(self._own) if self.arguments["shuffle"] else self._own
-
-    def run(self) -> tuple[list[str], Any]:
-        if self._next >= self.batches():
-            raise StopIteration
-        chosen = self._order[self._next * self._batch : (self._next + 1) * self._batch]
-        self._next += 1
-        if missing := self._batch - len(chosen):
-            # The last element again, or ones at random.
-            pad = self.arguments["pad_remainder"]
-            more = np.repeat(chosen[-1:], missing) if pad else self._rng.choice(self._own, missing)
-            chosen = np.concatenate((chosen, more))
-        return [self._files[n] for n in chosen], _cast(self._labels[chosen], self.arguments["label_dtype"])
-
-
-class MediaExtReaderOp(Node):
-    """A reader of the script's: `impl`, derived from `media_ext_reader_op_impl`, called with a dict of `priv_params`,
-    `batch_size`, `seed` and `num_outputs`."""
-
-    parameters: ClassVar[Arguments] = {"impl": None, "num_outputs": 2, "seed": 0, "priv_params": None}
-    required = ("impl", "num_outputs")
-
-    def __init__(self, **arguments: Any) -> None:
-        super().__init__(**arguments)
-        self.outputs = int(self.arguments["num_outputs"])
-
-    def prepare(self, pipe: MediaPipe) -> None:
-        given = {**self.arguments, "batch_size": pipe.get_batch_size()}
-        self._impl = given.pop("impl")(given)
-
-    def begin(self) -> None:
-        self._items = iter(self._impl)
-
-    def run(self) -> Any:
-        found = next(self._items)
-        if self.outputs > 1 and len(found) != self.outputs:
-            raise self.error(f"the reader gave {len(found)} outputs, num_outputs is {self.outputs}")
-        return found
 
 
 class ImageDecoder(Node):
@@ -215,17 +70,17 @@ class ImageDecoder(Node):
 
     def prepare(self, pipe: MediaPipe) -> None:
         self._pool = pipe.pool
-        self._seed = _seed(self.arguments["seed"]) % 2**63
+        self._seed = seed(self.arguments["seed"]) % 2**63
         self._place = 0
         layout = self.arguments["output_format"]
         if layout not in (types.imgtype.RGB_I, types.imgtype.RGB_P):
             raise self.error(f"output_format is {layout!r}; expected imgtype.RGB_I or RGB_P")
 
-    def run(self, files: Sequence[Any], crops: _Array | None = None) -> _Array:
+    def run(self, files: Sequence[Any], crops: Array | None = None) -> Array:
         assert self._pool is not None
         first, self._place = self._place, self._place + len(files)
         jobs = [
-            self._pool.submit(self._decoded, file, first + n, None if crops is None else _array(crops)[n])
+            self._pool.submit(self._decoded, file, first + n, None if crops is None else array(crops)[n])
             for n, file in enumerate(files)
         ]
         made = [job.result() for job in jobs]
@@ -235,22 +90,24 @@ class ImageDecoder(Node):
         planar = self.arguments["output_format"] == types.imgtype.RGB_P
         return np.ascontiguousarray(batch.transpose(0, 3, 1, 2)) if planar else batch
 
-    def _decoded(self, file: Any, place: int, crop: _Array | None) -> _Array:
+    def _decoded(self, file: Any, place: int, crop: Array | None) -> Array:
         given = self.arguments
         image = images.opened(file)
         left, top, width, height = self._box(image.width, image.height, place, crop)
         size = tuple(given["resize"]) if any(given["resize"]) else (width, height)
         kind = images.FILTERS.get(given["resampling_mode"], images.BILINEAR)
-        image = image.resize(size, kind, (left, top, left + width, top + height))
+        # Of the crop, as torchvision has it: `box` of Pillow's resize would let pixels around the crop count.
+        image = image.crop((left, top, left + width, top + height)).resize(size, kind)
         x, y, w, h = given["crop_after_resize"]
         return np.asarray(image.crop((x, y, x + w, y + h)) if w and h else image)
 
-    def _box(self, width: int, height: int, place: int, crop: _Array | None) -> images.Box:
+    def _box(self, width: int, height: int, place: int, crop: Array | None) -> images.Box:
         given = self.arguments
         kinds = types.randomCropType
         if crop is not None:
             x, y, w, h = (float(share) for share in crop)
-            left, top = min(int(x * width), width - 1), min(int(y * height), height - 1)
+            # A window in pixels comes back as it was, though a share in float32 is a little less than its quotient.
+            left, top = min(int(x * width + 1e-3), width - 1), min(int(y * height + 1e-3), height - 1)
             return left, top, max(1, min(round(w * width), width - left)), max(1, min(round(h * height), height - top))
         if given["random_crop_type"] == kinds.NO_RANDOM_CROP:
             return 0, 0, width, height
@@ -269,16 +126,16 @@ class CropMirrorNorm(Node):
 
     parameters: ClassVar[Arguments] = {"mirror": 0, **_WINDOW, "output_scale": 1.0, "output_zerop": 0.0}
 
-    def run(self, batch: _Array, mean: _Array, scale: _Array) -> Any:
+    def run(self, batch: Array, mean: Array, scale: Array) -> Any:
         given = self.arguments
         window, horizontal = _window(self, batch)
         if given["mirror"]:
             window = np.flip(window, horizontal)
-        made = np.subtract(window, _array(mean), dtype=np.float32)
-        np.multiply(made, _array(scale), out=made)
+        made = np.subtract(window, array(mean), dtype=np.float32)
+        np.multiply(made, array(scale), out=made)
         if (given["output_scale"], given["output_zerop"]) != (1.0, 0.0):
             made = made / given["output_scale"] + given["output_zerop"]
-        return _cast(made, given["dtype"])
+        return cast(made, given["dtype"])
 
 
 class Crop(Node):
@@ -286,8 +143,8 @@ class Crop(Node):
 
     parameters = _WINDOW
 
-    def run(self, batch: _Array) -> Any:
-        return _cast(_window(self, batch)[0], self.arguments["dtype"])
+    def run(self, batch: Array) -> Any:
+        return cast(_window(self, batch)[0], self.arguments["dtype"])
 
 
 class RandomFlip(Node):
@@ -295,15 +152,17 @@ class RandomFlip(Node):
 
     parameters: ClassVar[Arguments] = {"horizontal": 0, "vertical": 0, "depthwise": 0, "dtype": types.dtype.UINT8}
 
-    def run(self, batch: _Array, predicate: _Array) -> Any:
-        axes = zip(_axes(self, batch), ("vertical", "horizontal"), strict=True)
-        flipped = tuple(axis for axis, wanted in axes if self.arguments[wanted])
-        chosen = _array(predicate).reshape(-1) != 0
+    def run(self, batch: Array, predicate: Array) -> Any:
+        wanted = zip(axes(self, batch), ("vertical", "horizontal"), strict=True)
+        flipped = tuple(axis for axis, name in wanted if self.arguments[name])
+        chosen = array(predicate).reshape(-1) != 0
+        if chosen.size == 1:
+            chosen = np.repeat(chosen, len(batch))
         if len(chosen) != len(batch):
             raise self.error(f"the predicate has {len(chosen)} values, the batch {len(batch)} images")
         made = batch.copy()
         made[chosen] = np.flip(batch[chosen], flipped)
-        return _cast(made, self.arguments["dtype"])
+        return cast(made, self.arguments["dtype"])
 
 
 class MediaConst(Node):
@@ -314,7 +173,7 @@ class MediaConst(Node):
 
     def prepare(self, pipe: MediaPipe) -> None:
         shape = tuple(self.arguments["shape"])[::-1]
-        self._values = _cast(np.asarray(self.arguments["data"]).reshape(shape), self.arguments["dtype"])
+        self._values = cast(np.asarray(self.arguments["data"]).reshape(shape), self.arguments["dtype"])
 
     def run(self) -> Any:
         return self._values
@@ -345,14 +204,14 @@ class MediaFunc(Node):
         if made.shape != expected:
             found = f"{type(self._call).__name__} returned the shape {made.shape}"
             raise self.error(f"{found}; expected {expected}, the reverse of shape=")
-        return _cast(made, self.arguments["dtype"])
+        return cast(made, self.arguments["dtype"])
 
 
 class Cast(Node):
     parameters: ClassVar[Arguments] = {"dtype": types.dtype.UINT8}
 
     def run(self, values: Any) -> Any:
-        return _cast(values, self.arguments["dtype"])
+        return cast(values, self.arguments["dtype"])
 
 
 class _Arithmetic(Node):
@@ -362,8 +221,8 @@ class _Arithmetic(Node):
     function: Any = None
 
     def run(self, first: Any, second: Any) -> Any:
-        made = type(self).function(_array(first).astype(np.float32), _array(second).astype(np.float32))
-        return _cast(made, self.arguments["dtype"])
+        made = type(self).function(array(first).astype(np.float32), array(second).astype(np.float32))
+        return cast(made, self.arguments["dtype"])
 
 
 class Add(_Arithmetic):
@@ -384,7 +243,7 @@ class Transpose(Node):
     parameters: ClassVar[Arguments] = {"permutation": None, "tensorDim": None, "dtype": types.dtype.UINT8}
     required = ("permutation",)
 
-    def run(self, values: _Array) -> Any:
+    def run(self, values: Array) -> Any:
         count = values.ndim
         order = list(self.arguments["permutation"])[:count]
         if sorted(order) != list(range(count)):
@@ -398,21 +257,35 @@ class Reshape(Node):
     parameters: ClassVar[Arguments] = {"size": None, "tensorDim": None, "layout": "", "dtype": types.dtype.UINT8}
     required = ("size",)
 
-    def run(self, values: _Array) -> Any:
+    def run(self, values: Array) -> Any:
         return values.reshape(tuple(self.arguments["size"])[::-1])
 
 
 OPERATORS: dict[str, type[Node]] = {
     kind.__name__: kind
     for kind in (
-        ReadImageDatasetFromDir,
-        MediaExtReaderOp,
+        readers.ReadImageDatasetFromDir,
+        readers.MediaExtReaderOp,
+        coco.CocoReader,
         ImageDecoder,
+        drawn.CropWindowGen,
         CropMirrorNorm,
         Crop,
         RandomFlip,
+        drawn.CoinFlip,
+        drawn.RandomUniform,
+        drawn.RandomNormal,
+        drawn.Constant,
         MediaConst,
         MediaFunc,
+        colors.ColorSpaceConversion,
+        colors.Brightness,
+        colors.Contrast,
+        colors.Saturation,
+        colors.Hue,
+        boxes.SSDBBoxFlip,
+        boxes.SSDCropWindowGen,
+        boxes.SSDEncode,
         Cast,
         Add,
         Sub,
@@ -420,4 +293,14 @@ OPERATORS: dict[str, type[Node]] = {
         Transpose,
         Reshape,
     )
+}
+
+# Documented operators that are not built, each with what to do instead.
+REFUSED: dict[str, str] = {
+    "SSDMetadata": "use SSDCropWindowGen, SSDBBoxFlip and SSDEncode, which it is made of",
+    "VideoDecoder": "there is no decoder of videos",
+    "ReadVideoDatasetFromDir": "there is no decoder of videos",
+    "ReadNumpyDatasetFromDir": "read arrays with MediaExtReaderOp",
+    "ExtCpuOp": "use MediaFunc",
+    "ExtHpuOp": "a kernel of the hardware does not run here; use MediaFunc",
 }

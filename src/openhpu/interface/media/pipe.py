@@ -54,7 +54,9 @@ class Node:
         taken = inspect.signature(self.run).parameters.values()
         least, most = self.inputs or (sum(one.default is one.empty for one in taken), len(taken))
         if not least <= len(sources) <= most:
-            raise TypeError(f"fn.{kind} takes {least} to {most} inputs; got {len(sources)}")
+            number = str(least) if least == most else f"{least} to {most}"
+            names = "" if self.inputs else f" ({', '.join(one.name for one in taken)})"
+            raise TypeError(f"fn.{kind} takes {number} inputs{names}; got {len(sources)}")
         for n, source in enumerate(sources):
             if not isinstance(source, Edge):
                 found = type(source).__name__
@@ -158,6 +160,11 @@ class MediaPipe:
         return self._batch_size
 
     getBatchSize = get_batch_size  # Gaudi has both names
+
+    @property
+    def prefetch_depth(self) -> int:
+        """Batches that are made ahead."""
+        return self._depth
 
     def get_batch_count(self) -> int:
         """Batches of an epoch: the smallest reader's. Raises RuntimeError without one."""

@@ -48,3 +48,20 @@ class decoderStage:
     ENABLE_ALL_STAGES = 0
     ENABLE_SINGLE_STAGE = 1
     ENABLE_TWO_STAGES = 2
+
+
+class readerOutType:
+    """What a reader of the script's gives to the decoder: paths, or what is in the files. Both are recognised."""
+
+    FILE_LIST = 0
+    BUFFER_LIST = 1
+    ADDRESS_LIST = 2
+
+
+class layout:
+    """The order of an array's dimensions, the fastest changing first."""
+
+    NA = ""
+    NHWC = "CWHN"
+    NCHW = "WHCN"
+    FHWC = "CWHC"

@@ -1,5 +1,7 @@
 """Gaudi's data loader."""
 
+import importlib
+
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -26,6 +28,16 @@ def test_without_fallback(monkeypatch):
     monkeypatch.setenv("DATALOADER_FALLBACK_EN", "0")
     with pytest.raises(RuntimeError, match=r"DATALOADER_FALLBACK_EN=0 forbids PyTorch's data loader.*is a list"):
         habana_dataloader.HabanaDataLoader([1])
+
+
+def test_a_first_gaudis_decoder_is_refused_by_name():
+    for name in ("aeon_config", "aeon_transformers", "aeon_manifest"):
+        with pytest.raises(
+            ImportError, match=rf"habana_dataloader.{name} is not there: it belongs to the decoder of a first"
+        ):
+            importlib.import_module(f"habana_dataloader.{name}")
+    with pytest.raises(AttributeError, match=r"habana_dataloader.aeon_loader is not there: it belongs to the decoder"):
+        _ = habana_dataloader.aeon_loader
 
 
 # torchvision is loaded in a process of its own: it stays for the rest of one.

@@ -5,10 +5,15 @@ import PIL.Image
 import pytest
 
 from habana_frameworks.mediapipe import fn
-from habana_frameworks.mediapipe.media_types import dtype, ftype, imgtype, randomCropType
+from habana_frameworks.mediapipe.media_types import dtype, ftype, imgtype, randomCropType, readerOutType
 from habana_frameworks.mediapipe.mediapipe import MediaPipe
 from habana_frameworks.mediapipe.operators.cpu_nodes.cpu_nodes import media_function
-from habana_frameworks.mediapipe.operators.reader_nodes.reader_nodes import media_ext_reader_op_impl
+from habana_frameworks.mediapipe.operators.reader_nodes.read_image_from_dir import get_max_file
+from habana_frameworks.mediapipe.operators.reader_nodes.reader_nodes import (
+    media_ext_reader_op_impl,
+    media_ext_reader_op_tensor_info,
+)
+from habana_frameworks.mediapipe.plugins.iterator_pytorch import HPUGenericPytorchIterator
 
 
 @pytest.fixture
@@ -240,6 +245,55 @@ def test_a_reader_of_the_scripts(folder):
     assert made[0][1].tolist() == [0, 1]
 
 
+def test_a_reader_that_knows_its_pipe(folder):
+    """As programs write it: a second argument, a description of its outputs, and the number of its batches."""
+
+    class Own(media_ext_reader_op_impl):
+        def __init__(self, params, fw_params):
+            self.files = [str(file) for file in params["priv_params"]]
+            self.batch = fw_params.batch_size
+            self.largest = get_max_file(self.files)
+
+        def gen_output_info(self):
+            return [media_ext_reader_op_tensor_info(dtype.NDT, np.array([self.batch], dtype=np.uint32), "")]
+
+        def get_largest_file(self):
+            return self.largest
+
+        def get_media_output_type(self):
+            return readerOutType.FILE_LIST
+
+        def __len__(self):
+            return len(self.files) // self.batch
+
+        def __iter__(self):
+            return iter(
+                (self.files[n * self.batch : (n + 1) * self.batch], np.full((self.batch, 3), n, dtype=np.uint32))
+                for n in range(len(self))
+            )
+
+        def __next__(self):
+            raise StopIteration
+
+    class Pipe(MediaPipe):
+        def __init__(self, files):
+            super().__init__("cpu", batch_size=2, prefetch_depth=3, pipe_name="own")
+            self.read = fn.MediaExtReaderOp(impl=Own, num_outputs=2, priv_params=files)
+            self.decode = fn.ImageDecoder()
+
+        def definegraph(self):
+            return images(self.read, self.decode)
+
+    found = HPUGenericPytorchIterator(mediapipe=Pipe(sorted(folder.rglob("*.bmp"))[:5]))
+    assert len(found) == 2
+    for _ in range(2):
+        made = list(found)
+        assert [labels.tolist() for _, labels in made] == [[[n] * 3] * 2 for n in range(2)]
+    assert str(made[0][1].dtype) == "torch.int32"
+    with pytest.raises(ValueError, match="get_max_file: got no file"):
+        get_max_file([])
+
+
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
@@ -247,7 +301,8 @@ def test_a_reader_of_the_scripts(folder):
         (lambda f: fn.Crop(width=3), TypeError, "fn.Crop has no argument 'width'; its arguments: crop_w"),
         (lambda f: fn.MediaConst(shape=[1]), TypeError, "fn.MediaConst needs the argument 'data'"),
         (lambda f: fn.Crop()(np.ones(3)), TypeError, "fn.Crop: input 0 is a ndarray, not an output"),
-        (lambda f: fn.Add()(), TypeError, "fn.Add takes 2 to 2 inputs; got 0"),
+        (lambda f: fn.Add()(), TypeError, r"fn.Add takes 2 inputs \(first, second\); got 0"),
+        (lambda f: fn.VideoDecoder, AttributeError, "no operator 'VideoDecoder' here: there is no decoder of videos"),
         (lambda f: run_one(f, lambda files, labels: [labels, 3]), TypeError, "expected outputs of its operators"),
         (lambda f: run_one(f / "no"), FileNotFoundError, "dir '.*no' is not a folder"),
         (lambda f: run_one(f, format="jpg"), FileNotFoundError, r"have no file \*.jpg"),
