@@ -33,7 +33,8 @@ class Inputs:
 def sort_inputs(given: Sequence[str]) -> Inputs:
     """Kernels (`FILE.c`, `NAME=FILE.c`, `NAME=FILE.c:-DX=1:-DY`), glue (`.cpp`) and descriptions (`.toml`)."""
     inputs = Inputs([], [], [])
-    for each in given:
+    # Descriptions come last, because they add the sources that nobody has named.
+    for each in sorted(given, key=lambda one: one.endswith(".toml")):
         name, _, rest = each.rpartition("=") if _names_kernel(each) else ("", "", each)
         if _names_kernel(each):
             name, _, rest = each.partition("=")

@@ -8,6 +8,7 @@ outputs = ["f32"]
 space = ["out0[0] / 64", "out0[1]"]    # sizes of the index space; `/` rounds up
 scalars = 1                            # words of 32 bits of the node's parameters, for main's numbers
 complete = true                        # optional: members write every element of the outputs; checks see to it
+cleared = ["out1"]                     # optional: outputs that are zero before the kernel runs
 access = { out0 = [["64 * i0", "64 * i0 + 63"], "i1"] }   # optional: for each dimension the first and last coordinate
                                        # that a member uses, or both in one, or "all"; checks compare stores with it
 """
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 from openhpu_tpc.errors import BuildError
 from openhpu_tpc.types import LANES
 
-_KEYS = {"guid", "source", "inputs", "outputs", "space", "scalars", "access", "complete"}
+_KEYS = {"guid", "source", "inputs", "outputs", "space", "scalars", "access", "complete", "cleared"}
 _MOST_DIMENSIONS = 5
 
 
@@ -34,6 +35,7 @@ class Described(NamedTuple):
     space: list[str]
     scalars: int
     complete: bool = False
+    cleared: tuple[int, ...] = ()  # numbers of outputs
     access: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a tensor's name, and C++ that sets each of its dimensions
 
 
@@ -69,8 +71,21 @@ def _described(path: Path, kernel: dict[str, Any]) -> Described:
     complete = kernel.get("complete", False)
     if not isinstance(complete, bool):
         raise BuildError(f"{path}: {kernel['guid']}: complete is true or false")
-    tensors = (kernel.get("inputs", []), kernel["outputs"])
-    return Described(kernel["guid"], kernel["source"], *tensors, space, scalars, complete, _access(path, kernel))
+    outputs = {f"out{index}": index for index in range(len(kernel["outputs"]))}
+    cleared = kernel.get("cleared", [])
+    if not isinstance(cleared, list) or not set(cleared) <= set(outputs):
+        raise BuildError(f"{path}: {kernel['guid']}: cleared lists outputs of {', '.join(outputs)}")
+    return Described(
+        kernel["guid"],
+        kernel["source"],
+        kernel.get("inputs", []),
+        kernel["outputs"],
+        space,
+        scalars,
+        complete,
+        tuple(outputs[name] for name in cleared),
+        _access(path, kernel),
+    )
 
 
 def _access(path: Path, kernel: dict[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -208,6 +223,8 @@ def _case(kernel: Described) -> str:
     lines += [f"    q->indexSpaceGeometry[{index}] = {size};" for index, size in enumerate(kernel.space)]
     for _, mappings in kernel.access:
         lines += [f"    {mapping}" for mapping in mappings]
+    for index in kernel.cleared:
+        lines.append(f"    q->outputTensorAccessPattern[{index}].memsetBeforeExecution = true;")
     if kernel.complete:
         lines += [
             f"    q->outputTensorAccessPattern[{i}].fullyAccessedOnce = true;" for i in range(len(kernel.outputs))
