@@ -77,7 +77,11 @@ extern "C" GlueCodeReturn InstantiateTpcKernel(HabanaKernelParams* in, HabanaKer
   out->indexSpaceGeometry[0] = rows_only ? sizes[1] : parts(sizes[0], kLanes);
   out->indexSpaceGeometry[1] = parts(sizes[1], rows_of_member);
   for (uint32_t i = 0; i < kernel->outputs; i++) {
-    if (!rows_only) follows(out->outputTensorAccessPattern[i], 0, 0, kLanes);
+    const uint64_t width = in->outputTensors[i].geometry.maxSizes[0];
+    if (rows_only)
+      out->outputTensorAccessPattern[i].mapping[0].end_b = static_cast<float>(width - 1);
+    else
+      follows(out->outputTensorAccessPattern[i], 0, 0, kLanes);
     follows(out->outputTensorAccessPattern[i], 1, rows_only ? 0 : 1, static_cast<float>(rows_of_member));
   }
   for (uint32_t i = 0; i < kernel->inputs; i++) out->inputTensorAccessPattern[i].allRequired = true;

@@ -5,6 +5,7 @@ import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,34 @@ from tests.tpc import oracle
 from tests.tpc.libraries import BUILT
 
 _CHUNK = 160
+# A tensor without gaps, the fastest dimension first, as tensor 0 of the calling thread; and its local memories.
+_MACHINE = """#include "tpc.h"
+#define EXPORT extern "C" __attribute__((visibility("default")))
+thread_local tpc::Engine* tpc::engine;
+thread_local unsigned char tpc::scalar_local[tpc::kScalarLocalBytes];
+thread_local unsigned char tpc::vector_local[tpc::kVectorLocalBytes];
+void tpc::fail(const char*, int) { __builtin_trap(); }
+void tpc::print_line(const char*) {}
+static thread_local tpc::Engine here;
+EXPORT void set_tensor(char* data, const uint32_t* sizes, int rank, int bytes, uint32_t padding) {
+  tpc::engine = &here;
+  here.tensors = 1;
+  tpc::Tensor& tensor = here.tensor[0];
+  tensor.data = data;
+  tensor.rank = rank;
+  tensor.element_bytes = bytes;
+  tensor.padding = padding;
+  int64_t stride = 1;
+  for (int d = 0; d < 5; d++) {
+    tensor.size[d] = d < rank ? sizes[d] : 1;
+    tensor.stride[d] = d < rank ? stride : 0;
+    tensor.stride_bytes[d] = tensor.stride[d] * bytes;
+    stride *= tensor.size[d];
+  }
+}
+EXPORT unsigned char* scalar_memory() { return tpc::scalar_local; }
+EXPORT unsigned char* vector_memory() { return tpc::vector_local; }
+"""
 
 
 def _wrapper(number: int, it: Intrinsic) -> str:
@@ -24,31 +53,42 @@ def _wrapper(number: int, it: Intrinsic) -> str:
     if family.tail != "-":
         at = len(taken) + 1
         taken.append(f"*(int*)p[{at}]")
-        if family.tail != "a":
+        if family.tail not in ("a", "n") and family.result != "void":
             taken.append(f"*({writer.whole(family.result)}*)p[{at + 1}]")
         predicate = f"bool{writer.predicate_lanes}" if it.form == "vb" else "bool"
         taken += [f"*({predicate}*)p[{at + 2}]", f"*(bool*)p[{at + 3}]"]
     result = writer.whole(family.result)
-    called = f"*({result}*)p[0] = {it.name}({', '.join(taken)});"
+    target = "" if result == "void" else f"*({result}*)p[0] = "
+    called = f"{target}{it.name}({', '.join(taken)});"
     return f'extern "C" __attribute__((visibility("default"))) void call_{number}(void** p) {{ {called} }}\n'
 
 
 def built(chosen: list[Intrinsic]) -> dict[str, "ctypes._FuncPointer"]:
     """A function for each name, which takes an array of pointers: result, arguments, switches, income, predicate."""
+    return {name: function for library in libraries(chosen) for name, function in library.functions.items()}
+
+
+class Calls(NamedTuple):
+    """A library, and its functions by the names of intrinsics."""
+
+    library: ctypes.CDLL
+    functions: dict[str, "ctypes._FuncPointer"]
+
+
+def libraries(chosen: list[Intrinsic]) -> list[Calls]:
+    """Libraries with a function for each name. Some are compiled side by side."""
     chunks = [chosen[start : start + _CHUNK] for start in range(0, len(chosen), _CHUNK)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        libraries = list(pool.map(_library, chunks))
-    functions = {}
-    for chunk, library in zip(chunks, libraries, strict=True):
-        loaded = ctypes.CDLL(str(library))
-        functions |= {it.name: getattr(loaded, f"call_{number}") for number, it in enumerate(chunk)}
-    return functions
+        paths = list(pool.map(_library, chunks))
+    made = []
+    for chunk, path in zip(chunks, paths, strict=True):
+        loaded = ctypes.CDLL(str(path))
+        made.append(Calls(loaded, {it.name: getattr(loaded, f"call_{number}") for number, it in enumerate(chunk)}))
+    return made
 
 
 def _library(chunk: list[Intrinsic]) -> Path:
-    text = '#include "tpc.h"\nthread_local tpc::Engine* tpc::engine;\n'
-    text += "void tpc::fail(const char*, int) { __builtin_trap(); }\n"
-    text += "".join(intrinsics.definition(it) + _wrapper(number, it) for number, it in enumerate(chunk))
+    text = _MACHINE + "".join(intrinsics.definition(it) + _wrapper(number, it) for number, it in enumerate(chunk))
     headers = b"".join(path.read_bytes() for path in sorted((compiling.INCLUDE / "tpc").glob("*.h")))
     folder = BUILT / "calls" / hashlib.sha256(text.encode() + headers).hexdigest()[:20]
     target = folder / "libcalls.so"

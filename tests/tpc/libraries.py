@@ -17,9 +17,9 @@ def _state() -> bytes:
     return b"".join(path.read_bytes() for path in files)
 
 
-def built(files: dict[str, str], *options: str) -> Path:
+def built(files: dict[str, str], *options: str, checks: bool = False) -> Path:
     """The path of a library of these files; kernels of descriptions are added by the command."""
-    key = hashlib.sha256(repr((sorted(files.items()), options)).encode() + _state()).hexdigest()[:20]
+    key = hashlib.sha256(repr((sorted(files.items()), options, checks)).encode() + _state()).hexdigest()[:20]
     folder = BUILT / key
     target = folder / "libkernels.so"
     if not target.exists():
@@ -28,11 +28,12 @@ def built(files: dict[str, str], *options: str) -> Path:
             (folder / name).write_text(text)
         given = [str(folder / name) for name in files if not name.endswith(".h")]
         partial = folder / "partial.so"
-        assert main(["build", *given, "-o", str(partial), *options]) == 0
+        without = [] if checks else ["--no-checks"]
+        assert main(["build", *given, "-o", str(partial), *without, *options]) == 0
         partial.rename(target)
     return target
 
 
-def library(files: dict[str, str], *options: str) -> Library:
+def library(files: dict[str, str], *options: str, checks: bool = False) -> Library:
     """The library of these files, loaded."""
-    return Library(built(files, *options))
+    return Library(built(files, *options, checks=checks))

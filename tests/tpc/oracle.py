@@ -128,6 +128,12 @@ def halves_of_product(c, a, b):
     return wrapped(low, c.t), wrapped(high, c.t)
 
 
+def _doubled_and_rounded(c, a, b):
+    exact = [(2 * int(x) * int(y) + (1 << 31)) >> 32 for x, y in zip(a, b, strict=True)]
+    low, high = limits(c.t)
+    return np.array([min(max(value, low), high) for value in exact], dtype=np.int64)
+
+
 def _reduce_add(c, a):
     """In a tree: the upper half of the lanes is added to the lower one."""
     values = a.copy()
@@ -277,6 +283,7 @@ FAMILIES: dict[str, Definition] = {
     "{t}_min": Definition(lambda c, a, b: np.minimum(a, b)),
     "{t}_mul": Definition(_product),
     "{t}_mul_acc32": Definition(_product),
+    "{t}_mul_round": Definition(_doubled_and_rounded),
     "{t}_mac": Definition(_mac, _MAC),
     "{t}_mac_acc32": Definition(_mac, _MAC),
     "{t}_mac_acc16": Definition(_mac, _MAC),

@@ -244,7 +244,3 @@ def test_every_lane(shard):
         except Exception as error:
             failed.append(f"{it.name}: {str(error).strip().splitlines()[0:9]}")
     assert not failed, f"{len(failed)} of {len(chosen)}:\n" + "\n".join(failed[:25])
-
-
-def test_the_list_of_what_is_tested():
-    assert intrinsics.tested() == frozenset(NAMES), f"write the names into {intrinsics.TABLE.parent / 'tested.txt'}"

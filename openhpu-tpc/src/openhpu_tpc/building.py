@@ -1,5 +1,7 @@
 """`openhpu tpc build`: kernels and glue code become a library for GC_KERNEL_PATH."""
 
+import contextlib
+import hashlib
 import os
 import re
 import tempfile
@@ -8,11 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from openhpu.settings.folders import opened, replacing, user_cache
 from openhpu_tpc import compiling, description, glue
 from openhpu_tpc.compiling import INCLUDE, Compiled, Options, Source, run
 from openhpu_tpc.errors import BuildError
 
-_RUNNER = ("interrupt", "glue_calls", "running", "places", "library")
+_RUNNER = ("interrupt", "glue_calls", "checking", "running", "places", "library")
+_RUNNER_FLAGS = ("-std=gnu++20", "-fPIC", "-fvisibility=hidden", "-O1", "-g1", "-w")
 _FEATURES = ("avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl")
 _GLUE = (".cpp", ".cc", ".cxx")
 
@@ -29,7 +33,8 @@ class Inputs:
 def sort_inputs(given: Sequence[str]) -> Inputs:
     """Kernels (`FILE.c`, `NAME=FILE.c`, `NAME=FILE.c:-DX=1:-DY`), glue (`.cpp`) and descriptions (`.toml`)."""
     inputs = Inputs([], [], [])
-    for each in given:
+    # Descriptions come last, because they add the sources that nobody has named.
+    for each in sorted(given, key=lambda one: one.endswith(".toml")):
         name, _, rest = each.rpartition("=") if _names_kernel(each) else ("", "", each)
         if _names_kernel(each):
             name, _, rest = each.partition("=")
@@ -93,6 +98,7 @@ def build(given: Sequence[str], output: Path, options: Options, keep: Path | Non
         glues = _glue_objects(inputs, folder, options)
         symbols = glue.undefined(glues)
         objects = [kernel.object for kernel in kernels] + glues
+        objects += [kernel.checked for kernel in kernels if kernel.checked]
         objects += glue.markers(symbols, kernels, folder, options)
         objects += _runner_objects(kernels, folder, options)
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -104,14 +110,20 @@ def build(given: Sequence[str], output: Path, options: Options, keep: Path | Non
 def _compiled(sources: list[Source], folder: Path, options: Options) -> list[Compiled]:
     """The kernels, some at a time. The errors of all are raised together."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        futures = [
-            pool.submit(compiling.compile_kernel, source, number, folder, options)
-            for number, source in enumerate(sources)
+        numbered = list(enumerate(sources))
+        plain = [pool.submit(compiling.compile_kernel, source, number, folder, options) for number, source in numbered]
+        checked = [
+            pool.submit(compiling.compile_checked, source, number, folder, options)
+            for number, source in numbered
+            if options.checks
         ]
-    failed = [str(error) for future in futures if isinstance(error := future.exception(), BuildError)]
+    failed = [str(error) for future in plain if isinstance(error := future.exception(), BuildError)]
     if failed:
         raise BuildError("\n".join(failed))
-    return [future.result() for future in futures]
+    kernels = [future.result() for future in plain]
+    for kernel, future in zip(kernels, checked, strict=False):
+        kernel.checked = future.result()
+    return kernels
 
 
 def _glue_objects(inputs: Inputs, folder: Path, options: Options) -> list[Path]:
@@ -142,36 +154,73 @@ def _glue_objects(inputs: Inputs, folder: Path, options: Options) -> list[Path]:
 
 
 def _text(value: object) -> str:
-    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+    escaped = str(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'
 
 
 def _runner_objects(kernels: list[Compiled], folder: Path, options: Options) -> list[Path]:
     """The runner, and the table of kernels. They use no instructions that a processor may lack."""
-    entries = "".join(f"void tpc_entry_{number}(const uint32_t*);\n" for number in range(len(kernels)))
-    rows = "".join(
-        f"    {{{_text(kernel.source.name)}, {_text(kernel.source.path)}, tpc_entry_{number}, {kernel.tensors}, "
-        f"{kernel.scalars}}},\n"
-        for number, kernel in enumerate(kernels)
-    )
+    entries = "".join(_entries(number, kernel) for number, kernel in enumerate(kernels))
+    rows = "".join(_row(number, kernel) for number, kernel in enumerate(kernels))
     features = "".join(f'"{feature}", ' for feature in _needed(options))
     table = folder / "table.cpp"
     table.write_text(
         f'#include "registry.h"\n\nextern "C" {{\n{entries}}}\nnamespace tpc {{\n'
         f"const KernelEntry kernels[] = {{\n{rows}}};\nconst int kernel_count = {len(kernels)};\n"
-        f"const char* const required_features[] = {{{features}nullptr}};\n}}  // namespace tpc\n"
+        f"const char* const required_features[] = {{{features}nullptr}};\n"
+        f"const char* const built_for = {_text(options.generation)};\n}}  // namespace tpc\n"
     )
-    sources = [INCLUDE / "runner" / f"{name}.cpp" for name in _RUNNER] + [table.resolve()]
-    folders = [f"-I{INCLUDE}", f"-I{INCLUDE / 'runner'}", f"-I{INCLUDE / 'glue'}"]
+    built = folder / "table.o"
+    flags = [*_RUNNER_FLAGS, f"-I{INCLUDE / 'runner'}"]
+    run([options.compiler, *flags, "-c", str(table), "-o", str(built)], "the table of the kernels")
+    return [built, _runner(folder, options)]
+
+
+def _runner(folder: Path, options: Options) -> Path:
+    """The runner's object. It is compiled once for each version of it and of the compiler, and kept for the user."""
+    sources = [INCLUDE / "runner" / f"{name}.cpp" for name in _RUNNER]
+    folders = [INCLUDE, INCLUDE / "runner", INCLUDE / "glue"]
     interface = interface_folder()
     if interface:
         sources.append(INCLUDE / "runner" / "adapter.cpp")
-        folders.append(f"-I{interface}")
-    together = folder / "runner.cpp"
-    together.write_text("".join(f"#include {_text(source)}\n" for source in sources))
+        folders.append(interface)
+    text = "".join(f"#include {_text(source)}\n" for source in sources)
+    flags = [*_RUNNER_FLAGS, *(f"-I{each}" for each in folders)]
+    headers = sorted(path for each in folders for path in each.rglob("*.h"))
+    contents = b"".join(path.read_bytes() for path in (*sources, *headers))
+    version = run([options.compiler, "--version"], "the compiler").encode()
+    key = hashlib.sha256(b"\0".join([text.encode(), repr(flags).encode(), version, contents])).hexdigest()[:20]
+    kept = user_cache() / "tpc" / f"runner-{key}.o"
     built = folder / "runner.o"
-    flags = ["-std=gnu++20", "-fPIC", "-fvisibility=hidden", "-O1", "-g1", "-w", *folders]
+    with contextlib.suppress(OSError), open(opened(kept, os.O_RDONLY), "rb") as file:
+        if os.fstat(file.fileno()).st_uid in (0, os.geteuid()):
+            built.write_bytes(file.read())
+            return built
+    together = folder / "runner.cpp"
+    together.write_text(text)
     run([options.compiler, *flags, "-c", str(together), "-o", str(built)], "the runner")
-    return [built]
+    with contextlib.suppress(OSError), replacing(kept, "xb") as file:
+        file.write(built.read_bytes())
+    return built
+
+
+def _entries(number: int, kernel: Compiled) -> str:
+    declared = f"void tpc_entry_{number}(const uint32_t*);\n"
+    if kernel.checked:
+        declared += f"void tpc_checked_{number}(const uint32_t*);\nextern const uint32_t tpc_local_{number};\n"
+    return declared
+
+
+def _row(number: int, kernel: Compiled) -> str:
+    checked = f"tpc_checked_{number}, &tpc_local_{number}" if kernel.checked else "nullptr, nullptr"
+    return (
+        f"    {{{_text(kernel.source.name)}, {_text(kernel.source.path)}, tpc_entry_{number}, {kernel.tensors}, "
+        f"{kernel.scalars}, {checked}, {_text(kernel.local)}, {_lines(kernel.lacking)}}},\n"
+    )
+
+
+def _lines(lines: Sequence[str]) -> str:
+    return _text("\n".join(lines))
 
 
 def _needed(options: Options) -> list[str]:

@@ -6,12 +6,12 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from openhpu_tpc import intrinsics, rewriting
+from openhpu_tpc import declared, intrinsics, rewriting
+from openhpu_tpc.declared import GENERATIONS
 from openhpu_tpc.errors import BuildError
 
 HERE = Path(__file__).parent
 INCLUDE = HERE / "include"
-GENERATIONS = {"gaudi": 1, "gaudi2": 2, "gaudi3": 3}
 _CALL = re.compile(r"^(?:v|s|i)_(?:f32|bf16|f16|f8|h8|[iu](?:32|16|8|4)|i1|convert)_\w+$")
 _SECONDS = 300
 _SEEN_BY_KERNELS = ("-D__TPC__=1", "-DMAX_TENSORS=16", "-D__LINE_TABLES__=1")
@@ -42,10 +42,18 @@ class Options:
     defines: list[str] = field(default_factory=list)
     includes: list[Path] = field(default_factory=list)
     compiler: str = "g++"
+    checks: bool = True  # build the variant with checks, too
 
     def target(self) -> list[str]:
         """Flags for the machine and for speed."""
-        return [f"-march={self.march}", *(["-O0", "-g3"] if self.debug else ["-O3", "-g1"])]
+        return [f"-march={self.march}", *self._speed()]
+
+    def _speed(self) -> list[str]:
+        return ["-O0", "-g3"] if self.debug else ["-O3", "-g1"]
+
+    def checked(self) -> list[str]:
+        """Flags for the variant with checks."""
+        return [f"-march={self.march}", "-DTPC_CHECKED=1", *self._speed()]
 
 
 @dataclass
@@ -64,6 +72,9 @@ class Compiled:
     source: Source
     object: Path
     parameters: list[rewriting.Parameter]
+    checked: Path | None = None  # the variant with checks
+    lacking: tuple[str, ...] = ()  # what the generation does not have, each with its place
+    local: str = ""  # where variables in local memory are declared
 
     @property
     def tensors(self) -> int:
@@ -130,26 +141,39 @@ def compile_kernel(source: Source, number: int, folder: Path, options: Options) 
         kernel = rewriting.rewrite(text)
     except rewriting.SourceError as error:
         raise BuildError(f"{source.path}: {error}") from None
+    used = _used(kernel.called, text, source)
+    lacking = [(each.name, declared.lacking(each.name, options.generation)) for each in used]
+    missing = tuple(f"{_place(text, name, source)}: {why}" for name, why in lacking if why)
     for warning in kernel.warnings:
         print(f"{warning.file}:{warning.line}: warning: {warning.message}", file=sys.stderr)
+    for each in missing:
+        print(each.replace(": ", ": warning: ", 1), file=sys.stderr)
+    stem = f"{number}_{re.sub(r'[^A-Za-z0-9]', '_', source.name)}"
+    built = _object(folder / f"{stem}.cpp", _translation(kernel, used, number), source, options, options.target())
+    local = ", ".join(f"{_place(text, name, source)} {name}" for name in kernel.local)
+    return Compiled(source, built, kernel.parameters, None, missing, local)
+
+
+def compile_checked(source: Source, number: int, folder: Path, options: Options) -> Path:
+    """The same kernel with checks. Raises BuildError."""
+    text = preprocessed(source, options)
+    try:
+        kernel = rewriting.rewrite(text, checked=True)
+    except rewriting.SourceError as error:
+        raise BuildError(f"{source.path}: {error}") from None
     used = _used(kernel.called, text, source)
-    cpp = folder / f"{number}_{re.sub(r'[^A-Za-z0-9]', '_', source.name)}.cpp"
-    cpp.write_text(_translation(kernel, used, number))
+    stem = f"{number}_{re.sub(r'[^A-Za-z0-9]', '_', source.name)}_checked"
+    translated = _translation(kernel, used, number, checked=True)
+    return _object(folder / f"{stem}.cpp", translated, source, options, options.checked())
+
+
+def _object(cpp: Path, text: str, source: Source, options: Options, flags: list[str]) -> Path:
+    cpp.write_text(text)
     built = cpp.with_suffix(".o")
     generation = f"-D__{options.generation}__=1"
-    command = [
-        options.compiler,
-        *FLAGS,
-        *options.target(),
-        generation,
-        f"-I{INCLUDE}",
-        "-c",
-        str(cpp),
-        "-o",
-        str(built),
-    ]
-    run(command, f"{source.path}")
-    return Compiled(source, built, kernel.parameters)
+    files = ["-c", str(cpp), "-o", str(built)]
+    run([options.compiler, *FLAGS, *flags, generation, f"-I{INCLUDE}", *files], f"{source.path}")
+    return built
 
 
 def _used(called: frozenset[str], text: str, source: Source) -> list[intrinsics.Intrinsic]:
@@ -179,8 +203,8 @@ def _place(text: str, word: str, source: Source) -> str:
     return file
 
 
-def _translation(kernel: rewriting.Kernel, used: list[intrinsics.Intrinsic], number: int) -> str:
-    functions = "".join(intrinsics.definition(each) for each in used)
+def _translation(kernel: rewriting.Kernel, used: list[intrinsics.Intrinsic], number: int, checked: bool = False) -> str:
+    functions = "".join(intrinsics.definition(each, checked) for each in used)
     arguments, tensors, scalars = [], 0, 0
     for parameter in kernel.parameters:
         if parameter.is_tensor:
@@ -190,7 +214,12 @@ def _translation(kernel: rewriting.Kernel, used: list[intrinsics.Intrinsic], num
             arguments.append(f"::tpc::scalar<{parameter.type}>(scalars[{scalars}])")
             scalars += 1
     entry = f"{rewriting.ENTRY}({', '.join(arguments)})"
-    return (
+    name = f"tpc_checked_{number}" if checked else f"tpc_entry_{number}"
+    text = (
         f'#include "tpc.h"\n{functions}namespace {{\n{kernel.text}\n}}\n#line 1 "entry of the kernel"\n'
-        f'extern "C" void tpc_entry_{number}(const uint32_t* scalars) {{ (void)scalars; {entry}; }}\n'
+        f'extern "C" void {name}(const uint32_t* scalars) {{ (void)scalars; {entry}; }}\n'
     )
+    if checked:
+        size = " + ".join(["0", *(f"sizeof({each})" for each in kernel.local)])
+        text += f'extern "C" const uint32_t tpc_local_{number};\nconst uint32_t tpc_local_{number} = {size};\n'
+    return text

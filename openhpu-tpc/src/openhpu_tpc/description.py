@@ -7,7 +7,10 @@ inputs = ["f32"]                       # types; the number of tensors
 outputs = ["f32"]
 space = ["out0[0] / 64", "out0[1]"]    # sizes of the index space; `/` rounds up
 scalars = 1                            # words of 32 bits of the node's parameters, for main's numbers
-access = { in0 = ["64 * i0", "i1"] }   # optional: what a member reads; not used to cut the index space
+complete = true                        # optional: members write every element of the outputs; checks see to it
+cleared = ["out1"]                     # optional: outputs that are zero before the kernel runs
+access = { out0 = [["64 * i0", "64 * i0 + 63"], "i1"] }   # optional: for each dimension the first and last coordinate
+                                       # that a member uses, or both in one, or "all"; checks compare stores with it
 """
 
 import ast
@@ -18,7 +21,7 @@ from typing import Any, NamedTuple
 from openhpu_tpc.errors import BuildError
 from openhpu_tpc.types import LANES
 
-_KEYS = {"guid", "source", "inputs", "outputs", "space", "scalars", "access"}
+_KEYS = {"guid", "source", "inputs", "outputs", "space", "scalars", "access", "complete", "cleared"}
 _MOST_DIMENSIONS = 5
 
 
@@ -31,6 +34,9 @@ class Described(NamedTuple):
     outputs: list[str]
     space: list[str]
     scalars: int
+    complete: bool = False
+    cleared: tuple[int, ...] = ()  # numbers of outputs
+    access: tuple[tuple[str, tuple[str, ...]], ...] = ()  # a tensor's name, and C++ that sets each of its dimensions
 
 
 def read(path: Path) -> list[Described]:
@@ -62,7 +68,93 @@ def _described(path: Path, kernel: dict[str, Any]) -> Described:
     scalars = kernel.get("scalars", 0)
     if not isinstance(scalars, int) or not 0 <= scalars <= 64:
         raise BuildError(f"{path}: {kernel['guid']}: scalars is a number from 0 to 64")
-    return Described(kernel["guid"], kernel["source"], kernel.get("inputs", []), kernel["outputs"], space, scalars)
+    complete = kernel.get("complete", False)
+    if not isinstance(complete, bool):
+        raise BuildError(f"{path}: {kernel['guid']}: complete is true or false")
+    outputs = {f"out{index}": index for index in range(len(kernel["outputs"]))}
+    cleared = kernel.get("cleared", [])
+    if not isinstance(cleared, list) or not set(cleared) <= set(outputs):
+        raise BuildError(f"{path}: {kernel['guid']}: cleared lists outputs of {', '.join(outputs)}")
+    return Described(
+        kernel["guid"],
+        kernel["source"],
+        kernel.get("inputs", []),
+        kernel["outputs"],
+        space,
+        scalars,
+        complete,
+        tuple(outputs[name] for name in cleared),
+        _access(path, kernel),
+    )
+
+
+def _access(path: Path, kernel: dict[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    given = kernel.get("access", {})
+    if not isinstance(given, dict):
+        raise BuildError(f"{path}: {kernel['guid']}: access is a table of tensors, such as {{ out0 = ['i0'] }}")
+    counts = {"in": len(kernel.get("inputs", [])), "out": len(kernel["outputs"])}
+    found = []
+    for name, dimensions in given.items():
+        kind, number = name.rstrip("0123456789"), name[len(name.rstrip("0123456789")) :]
+        if kind not in counts or not number or int(number) >= counts[kind]:
+            raise BuildError(f"{path}: {kernel['guid']}: access names {name}, which the kernel does not have")
+        if not isinstance(dimensions, list) or not 1 <= len(dimensions) <= _MOST_DIMENSIONS:
+            raise BuildError(f"{path}: {kernel['guid']}: access of {name} is a list of 1 to 5 dimensions")
+        pattern = f"q->{kind}putTensorAccessPattern[{number}].mapping"
+        rows = [_mapping(path, kernel, each, f"{pattern}[{place}]") for place, each in enumerate(dimensions)]
+        found.append((name, tuple(rows)))
+    return tuple(found)
+
+
+def _mapping(path: Path, kernel: dict[str, Any], given: Any, pattern: str) -> str:
+    """C++ that sets one dimension of a pattern."""
+    if given == "all":
+        return f"{pattern}.allRequired = true;"
+    ends = given if isinstance(given, list) else [given, given]
+    try:
+        (space, factor, first), (other, last_factor, last) = (_linear(str(each)) for each in ends)
+        if (space, factor) != (other, last_factor) and factor and last_factor:
+            raise ValueError("both ends move by the same step of one dimension of the index space")
+        used = space if factor else other
+        if used >= len(kernel["space"]):
+            raise ValueError(f"the index space has no dimension {used}")
+    except (SyntaxError, ValueError) as error:
+        raise BuildError(
+            f"{path}: {kernel['guid']}: {given!r} is no range of coordinates: {error}. Ranges are 'all', 'i1', or "
+            f"['64 * i0', '64 * i0 + 63'] with i0 to i4 for the member"
+        ) from None
+    values = f"{factor or last_factor}, {first}, {last}"
+    return f"{pattern} = {{{used}, {values}, false}};"
+
+
+def _linear(text: str) -> tuple[int, float, float]:
+    """The dimension of the index space, the factor and the rest of a linear expression of one member's coordinate."""
+
+    def parts(node: ast.expr) -> tuple[int, float, float]:
+        match node:
+            case ast.Constant(value=int(number) | float(number)):
+                return 0, 0, number
+            case ast.Name(id=name) if len(name) == 2 and name[0] == "i" and name[1] in "01234":
+                return int(name[1]), 1, 0
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                dimension, factor, rest = parts(operand)
+                return dimension, -factor, -rest
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as operation, right=right):
+                first, second = parts(left), parts(right)
+                if first[1] and second[1] and first[0] != second[0]:
+                    raise ValueError("it has two coordinates")
+                sign = 1 if isinstance(operation, ast.Add) else -1
+                dimension = first[0] if first[1] else second[0]
+                return dimension, first[1] + sign * second[1], first[2] + sign * second[2]
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                first, second = parts(left), parts(right)
+                if first[1] and second[1]:
+                    raise ValueError("it is not linear")
+                scaled, by = (first, second[2]) if first[1] else (second, first[2])
+                return scaled[0], scaled[1] * by, scaled[2] * by
+        raise ValueError(ast.unparse(node))
+
+    return parts(ast.parse(text, mode="eval").body)
 
 
 def _expression(path: Path, kernel: dict[str, Any], text: str) -> str:
@@ -129,6 +221,14 @@ def _case(kernel: Described) -> str:
         ]
     lines.append(f"    q->indexSpaceRank = {len(kernel.space)};")
     lines += [f"    q->indexSpaceGeometry[{index}] = {size};" for index, size in enumerate(kernel.space)]
+    for _, mappings in kernel.access:
+        lines += [f"    {mapping}" for mapping in mappings]
+    for index in kernel.cleared:
+        lines.append(f"    q->outputTensorAccessPattern[{index}].memsetBeforeExecution = true;")
+    if kernel.complete:
+        lines += [
+            f"    q->outputTensorAccessPattern[{i}].fullyAccessedOnce = true;" for i in range(len(kernel.outputs))
+        ]
     name = _symbol(kernel.source)
     lines += [f"    return program(q, &_binary_{name}_o_start, &_binary_{name}_o_end);", "  }", ""]
     return "\n".join(lines)

@@ -187,11 +187,16 @@ def tested() -> frozenset[str]:
     return frozenset((TABLE.parent / "tested.txt").read_text().split())
 
 
-class _Writer:
-    """The C++ of one intrinsic."""
+_MEMORY = re.compile(r"\btpc::(?:load|store|read|write)\w*")
+_LINE = "const char* tpc_file = __builtin_FILE(), int tpc_line = __builtin_LINE()"
 
-    def __init__(self, intrinsic: Intrinsic) -> None:
+
+class _Writer:
+    """The C++ of one intrinsic. `checked`: for the variant of a kernel with checks, which notes lines and counts."""
+
+    def __init__(self, intrinsic: Intrinsic, checked: bool = False) -> None:
         self.it = intrinsic
+        self.checked = checked
         self.family = intrinsic.family
         self.registers = intrinsic.form in ("b", "vb") or intrinsic.family.types == "containers"
 
@@ -264,7 +269,8 @@ class _Writer:
         if not self.it.t:
             return 256
         if self.family.kind == "into":
-            wide = self.it.u if self.family.types == "down" else self.it.t
+            narrowing = self.family.types == "down" or self.family.name.endswith("_single")
+            wide = self.it.u if narrowing else self.it.t
             assert wide
             return wide.lanes
         if self.family.types in _WHOLE_CONVERSIONS and self.it.u:
@@ -292,7 +298,24 @@ class _Writer:
             taken.append(f"{self.whole(family.result)} income{default}")
         predicate = f"bool{self.predicate_lanes}" if self.it.form == "vb" else "bool"
         taken += [f"{predicate} predicate = 1", "bool polarity = 0"]
+        if self.notes_line:
+            taken.append(_LINE)
         return ", ".join(taken)
+
+    @property
+    def notes_line(self) -> bool:
+        """Whether it tells the checks its line: it uses memory."""
+        return self.checked and _MEMORY.search(self.family.definition) is not None
+
+    def _noted(self) -> list[str]:
+        if not self.checked:
+            return []
+        if self.notes_line:
+            return ["tpc::at_line(tpc_file, tpc_line);"]
+        if not self.registers:
+            return []
+        functions = self.family.kind == "each" or "tpc::reduced" in self.family.definition
+        return ["TPC_COUNT(special);" if functions else "TPC_COUNT(vector);"]
 
     def _argument(self, kind: str) -> str:
         """By value in a scalar, by reference in a register, as the calls are inlined."""
@@ -304,7 +327,7 @@ class _Writer:
 
     def definition(self) -> str:
         """The C++ definition."""
-        lines = [*self._types(), *self._body()]
+        lines = [*self._types(), *self._noted(), *self._body()]
         body = "\n".join(f"  {line}" for line in lines)
         return f"{self.declaration()} {{\n{body}\n}}\n"
 
@@ -427,6 +450,6 @@ def declaration(intrinsic: Intrinsic) -> str:
     return _Writer(intrinsic).declaration()
 
 
-def definition(intrinsic: Intrinsic) -> str:
-    """The C++ definition of an intrinsic that is there."""
-    return _Writer(intrinsic).definition()
+def definition(intrinsic: Intrinsic, checked: bool = False) -> str:
+    """The C++ definition of an intrinsic that is there; `checked`: for the variant of a kernel with checks."""
+    return _Writer(intrinsic, checked).definition()

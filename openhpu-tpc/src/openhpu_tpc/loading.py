@@ -1,8 +1,10 @@
 """A library of kernels, called from Python without an operator: for tests of kernels and for measurements."""
 
+import contextlib
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -23,6 +25,33 @@ _TYPES = {
 }
 
 
+class Account(NamedTuple):
+    """What a kernel has done in all of its members.
+
+    `vector` and `special` are operations and special functions of vectors, `loads` and `stores` those of tensors by
+    register, `scalars` accesses by addresses, `local` accesses of local memory.
+    """
+
+    members: int
+    vector: int
+    special: int
+    loads: int
+    stores: int
+    load_bytes: int
+    store_bytes: int
+    scalars: int
+    local: int
+    local_bytes: int
+
+
+class Report(NamedTuple):
+    """What checks have found, a finding each, and the account."""
+
+    errors: list[str]
+    notes: list[str]
+    account: Account
+
+
 class _Tensor(ctypes.Structure):
     _fields_ = (
         ("type", ctypes.c_int32),
@@ -30,6 +59,10 @@ class _Tensor(ctypes.Structure):
         ("sizes", ctypes.c_int64 * _DIMENSIONS),
         ("strides", ctypes.c_int64 * _DIMENSIONS),
     )
+
+
+class _Account(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_int64) for name in Account._fields)
 
 
 class KernelError(RuntimeError):
@@ -87,6 +120,58 @@ class Library:
         generation: int = 2,
     ) -> None:
         """Run a node on CPU tensors; it writes `outputs`. `pieces`: into how many parts the index space is cut."""
+        with self._node(guid, inputs, outputs, parameters, generation) as (node, pointers, message):
+            failed = self._library.openhpu_tpc_run(
+                node, *pointers, None, pieces, ctypes.c_double(seconds), message, ctypes.c_size_t(_MESSAGE_BYTES)
+            )
+            if failed:
+                raise KernelError(message.value.decode())
+
+    def check(
+        self,
+        guid: str,
+        inputs: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+        parameters: bytes = b"",
+        *,
+        seconds: float = 60,
+        generation: int = 2,
+        complete: bool = False,
+    ) -> Report:
+        """Run a node member by member with checks. It writes `outputs`.
+
+        `complete`: an element of an output that no member writes is an error. Raises KernelError if the node is
+        refused, if the kernel was ended, or if the library has no checks.
+        """
+        with self._node(guid, inputs, outputs, parameters, generation) as (node, pointers, message):
+            errors, notes, account = ctypes.c_char_p(), ctypes.c_char_p(), _Account()
+            failed = self._library.openhpu_tpc_check(
+                node,
+                *pointers,
+                ctypes.c_double(seconds),
+                ctypes.byref(errors),
+                ctypes.byref(notes),
+                ctypes.byref(account),
+                message,
+                ctypes.c_size_t(_MESSAGE_BYTES),
+            )
+            if failed:
+                raise KernelError(message.value.decode())
+            wrong, noted = ((each.value or b"").decode().splitlines() for each in (errors, notes))
+            if complete:
+                wrong += [note for note in noted if note.startswith("not written")]
+            return Report(wrong, noted, Account(*(getattr(account, name) for name in Account._fields)))
+
+    @contextlib.contextmanager
+    def _node(
+        self,
+        guid: str,
+        inputs: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+        parameters: bytes,
+        generation: int,
+    ) -> Iterator[tuple[ctypes.c_void_p, list[ctypes.Array[ctypes.c_void_p]], ctypes.Array[ctypes.c_char]]]:
+        """A node of the library, the addresses of its inputs and outputs, and a buffer for messages."""
         message = ctypes.create_string_buffer(_MESSAGE_BYTES)
         node = self._library.openhpu_tpc_resolve(
             guid.encode(),
@@ -101,22 +186,11 @@ class Library:
         if not node:
             raise KernelError(message.value.decode())
         try:
-            pointers = [
-                (ctypes.c_void_p * len(group))(*(each.data_ptr() for each in group)) for group in (inputs, outputs)
-            ]
-            failed = self._library.openhpu_tpc_run(
-                ctypes.c_void_p(node),
-                *pointers,
-                None,
-                pieces,
-                ctypes.c_double(seconds),
-                message,
-                ctypes.c_size_t(_MESSAGE_BYTES),
-            )
+            addresses = [[each.data_ptr() for each in group] for group in (inputs, outputs)]
+            pointers = [(ctypes.c_void_p * len(group))(*group) for group in addresses]
+            yield ctypes.c_void_p(node), pointers, message
         finally:
             self._library.openhpu_tpc_release(ctypes.c_void_p(node))
-        if failed:
-            raise KernelError(message.value.decode())
 
     @staticmethod
     def _tensors(tensors: Sequence[torch.Tensor]) -> tuple[ctypes.Array[_Tensor], int]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from openhpu_tpc import local_memory
 from openhpu_tpc.tokens import Group, Part, Token, grouped, is_blank, text_of
 
 KEYWORDS = frozenset(
@@ -114,22 +115,29 @@ class Kernel:
     parameters: list[Parameter]
     warnings: list[Warned]
     called: frozenset[str]  # functions that it does not define
+    local: tuple[str, ...] = ()  # variables in local memory
 
 
 class SourceError(Exception):
     """A kernel's source can't be used; the message has no place in the file."""
 
 
-def rewrite(source: str) -> Kernel:
-    """Rewrite what the preprocessor has given. Raises SourceError if there is no `main`."""
+def rewrite(source: str, checked: bool = False) -> Kernel:
+    """Rewrite what the preprocessor has given. Raises SourceError if there is no `main`.
+
+    `checked`: for the variant with checks, in which uses of local memory are noted.
+    """
     warnings: list[Warned] = []
     parts = grouped(_without_pragmas(source, warnings))
     called = frozenset(_called(parts)) - _defined(parts)
     parameters = _parameters(parts)
     _rename(parts)
+    local = local_memory.declared(parts)
     _place_local(parts)
+    if checked:
+        local_memory.instrument(parts, local)
     _rewrite_top(parts)
-    return Kernel(text_of(parts), parameters, warnings, called)
+    return Kernel(text_of(parts), parameters, warnings, called, tuple(local))
 
 
 def _without_pragmas(source: str, warnings: list[Warned]) -> str:
@@ -234,7 +242,7 @@ def _place_local(parts: list[Part]) -> None:
     for place, part in enumerate(parts):
         if isinstance(part, Group):
             _drop_local(part.parts)
-        elif part.kind == "word" and part.text in ("__local__", "__local"):
+        elif part.kind == "word" and part.text in local_memory.WORDS:
             part.text = "static thread_local" if _starts_declaration(parts[:place]) else ""
 
 
@@ -242,7 +250,7 @@ def _drop_local(parts: list[Part]) -> None:
     for part in parts:
         if isinstance(part, Group):
             _drop_local(part.parts)
-        elif part.kind == "word" and part.text in ("__local__", "__local"):
+        elif part.kind == "word" and part.text in local_memory.WORDS:
             part.text = ""
 
 

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include <atomic>
 #include <map>
@@ -77,6 +78,18 @@ double seconds() {
     return given == nullptr || *given == 0 ? kSeconds : strtod(given, nullptr);
   }();
   return limit;
+}
+
+// As OpenHPU reads it, which has reported a value that it does not know.
+bool checks() {
+  static const bool on = [] {
+    const char* given = getenv("OPENHPU_CHECK_KERNELS");
+    if (given == nullptr) return false;
+    for (const char* yes : {"1", "true", "yes", "on"})
+      if (strcasecmp(given, yes) == 0) return true;
+    return false;
+  }();
+  return on;
 }
 
 const char* name_of(DType dtype) {
@@ -215,11 +228,30 @@ struct Guid {
   }
 };
 
+// The kernel with checks; what they find is an error of the operator.
+void run_checked(void* node, void* const* inputs, void* const* outputs) {
+  const char* errors = "";
+  const char* notes = "";
+  OpenhpuTpcAccount account{};
+  char message[4096] = "";
+  if (openhpu_tpc_check(node, inputs, outputs, seconds(), &errors, &notes, &account, message, sizeof(message)))
+    throw std::runtime_error(message);
+  if (*errors != 0)
+    throw std::runtime_error(
+        "the checks of the kernel " + std::string(openhpu_tpc_kernel(node)) + " (OPENHPU_CHECK_KERNELS) found\n" +
+        errors);
+}
+
 void run(void* context, const KernelCall& call) {
   const Described described(call);
   const Node node = static_cast<Guid*>(context)->node(call, described);
   const Narrowed inputs(described.input_operands, true);
   const Narrowed outputs(described.output_operands, false);
+  if (checks()) {
+    run_checked(node.get(), inputs.data.data(), outputs.data.data());
+    outputs.write(described.output_operands);
+    return;
+  }
   const int threads = Threads::get().count();
   char message[1024] = "";
   const int failed = openhpu_tpc_run(

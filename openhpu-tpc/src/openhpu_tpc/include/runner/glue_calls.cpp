@@ -145,6 +145,41 @@ void describe(const OpenhpuTpcTensor& from, Geometry& to) {
   }
 }
 
+// Of the newer interface, whose patterns have one factor for both ends.
+Pattern pattern_of(const tpc_lib_api::TensorAccessPattern& from, int rank, size_t space) {
+  Pattern pattern;
+  pattern.all = from.allRequired;
+  pattern.complete = from.fullyAccessedOnce;
+  for (int d = 0; d < rank; d++) {
+    const auto& mapping = from.mapping[d];
+    const int of = mapping.indexSpaceDim < space ? static_cast<int>(mapping.indexSpaceDim) : 0;
+    pattern.dimensions[d] = {of, mapping.a, mapping.start_b, mapping.a, mapping.end_b, mapping.allRequired};
+    pattern.declared |= mapping.a != 0 || mapping.start_b != 0 || mapping.end_b != 0 || mapping.allRequired;
+  }
+  return pattern;
+}
+// Of the older one.
+Pattern pattern_of(const gcapi::TensorAccessPattern_t& from, int rank, size_t space) {
+  Pattern pattern;
+  pattern.all = from.allRequired;
+  for (int d = 0; d < rank; d++) {
+    const auto& mapping = from.dim[d];
+    const int of = mapping.dim < space ? static_cast<int>(mapping.dim) : 0;
+    pattern.dimensions[d] = {of, mapping.start_a, mapping.start_b, mapping.end_a, mapping.end_b, false};
+    pattern.declared |= mapping.start_a != 0 || mapping.start_b != 0 || mapping.end_a != 0 || mapping.end_b != 0;
+  }
+  return pattern;
+}
+template <class Instantiation>
+void keep_patterns(const Node& node, const Instantiation& out, Instance& instance) {
+  for (size_t i = 0; i < node.inputs.size(); i++)
+    instance.patterns.push_back(
+        pattern_of(out.inputTensorAccessPattern[i], node.inputs[i].rank, instance.space.size()));
+  for (size_t i = 0; i < node.outputs.size(); i++)
+    instance.patterns.push_back(
+        pattern_of(out.outputTensorAccessPattern[i], node.outputs[i].rank, instance.space.size()));
+}
+
 void keep_auxiliary(std::vector<Auxiliary>& kept, size_t index, int rank, const uint64_t* sizes, int type) {
   const TypeRow& row = row_of_glue(type);
   OpenhpuTpcTensor& description = kept[index].description;
@@ -213,6 +248,7 @@ Instance newer(const Node& node, int generation, const void* parameters, size_t 
   for (size_t i = 0; i < node.inputs.size(); i++) instance.padding.push_back(out->inputPadValues[i].u32);
   for (size_t i = 0; i < node.outputs.size(); i++)
     instance.cleared.push_back(out->outputTensorAccessPattern[i].memsetBeforeExecution);
+  keep_patterns(node, *out, instance);
   for (size_t i = 0; i < instance.auxiliary.size(); i++) {
     const TensorGeometry& geometry = out->auxiliaryTensors[i].geometry;
     keep_auxiliary(instance.auxiliary, i, static_cast<int>(geometry.dims), geometry.maxSizes, geometry.dataType);
@@ -272,6 +308,8 @@ Instance older(const Node& node, int generation, const void* parameters, size_t 
   const unsigned scalars = out->kernel.paramsNr < MAX_SCALAR_PARAMS ? out->kernel.paramsNr : MAX_SCALAR_PARAMS;
   instance.scalars.assign(out->kernel.scalarParams, out->kernel.scalarParams + scalars);
   for (size_t i = 0; i < node.inputs.size(); i++) instance.padding.push_back(out->inputPadValues[i].u32);
+  instance.cleared.assign(node.outputs.size(), false);
+  keep_patterns(node, *out, instance);
   for (size_t i = 0; i < instance.auxiliary.size(); i++) {
     const auto& table = out->auxiliaryTensors[i];
     uint64_t sizes[MAX_TENSOR_DIM];

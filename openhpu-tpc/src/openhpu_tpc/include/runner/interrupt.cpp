@@ -11,6 +11,18 @@
 namespace tpc {
 
 thread_local Engine* engine;
+thread_local unsigned char scalar_local[kScalarLocalBytes];
+thread_local unsigned char vector_local[kVectorLocalBytes];
+
+// By system calls alone, because a signal may end the kernel at any place.
+void print_line(const char* text) {
+  const int number = __atomic_fetch_add(engine->lines, 1, __ATOMIC_RELAXED);
+  if (number > kMostLines) return;
+  const char* line =
+      number < kMostLines ? text : "printf: the kernel has printed 10,000 lines; further ones are left out\n";
+  const ssize_t written = write(STDOUT_FILENO, line, strlen(line));
+  static_cast<void>(written);
+}
 
 [[noreturn]] void fail(const char* format, int number) {
   Engine& here = *engine;
@@ -120,7 +132,7 @@ void install_handlers() {
   install(kDeadline);
 }
 
-bool run_guarded(Engine& here, const KernelEntry& kernel, const uint32_t* scalars, double seconds) {
+bool guarded(Engine& here, double seconds, void (*work)(Engine& here, void* argument), void* argument) {
   static thread_local SignalStack stack;
   Engine* const outer = engine;
   engine = &here;
@@ -130,13 +142,27 @@ bool run_guarded(Engine& here, const KernelEntry& kernel, const uint32_t* scalar
   if (sigsetjmp(here.leave, 1) == 0) {
     here.running = 1;
     if (timed) timer.set(seconds);
-    kernel.run(scalars);
+    work(here, argument);
     finished = true;
   }
   here.running = 0;
   if (timed) timer.set(0);
   engine = outer;
   return finished;
+}
+
+bool run_guarded(Engine& here, const KernelEntry& kernel, const uint32_t* scalars, double seconds) {
+  struct Call {
+    const KernelEntry& kernel;
+    const uint32_t* scalars;
+  } call{kernel, scalars};
+  return guarded(
+      here, seconds,
+      [](Engine&, void* argument) {
+        const Call& of = *static_cast<Call*>(argument);
+        of.kernel.run(of.scalars);
+      },
+      &call);
 }
 
 }  // namespace tpc

@@ -10,5 +10,7 @@ void install_handlers();
 
 // Runs one part of a kernel's index space. False: it was ended, and the engine has the message and the place.
 bool run_guarded(Engine& here, const KernelEntry& kernel, const uint32_t* scalars, double seconds);
+// The same for any work on an engine, such as many members one after the other.
+bool guarded(Engine& here, double seconds, void (*work)(Engine& here, void* argument), void* argument);
 
 }  // namespace tpc

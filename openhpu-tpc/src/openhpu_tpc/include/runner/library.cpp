@@ -140,6 +140,22 @@ OPENHPU_TPC_EXPORT int openhpu_tpc_run(
   }
 }
 
+OPENHPU_TPC_EXPORT int openhpu_tpc_check(
+    void* node, void* const* inputs, void* const* outputs, double seconds, const char** errors, const char** notes,
+    OpenhpuTpcAccount* account, char* message, size_t size) {
+  static thread_local tpc::Checked last;
+  try {
+    last = tpc::check_node(*static_cast<const tpc::Node*>(node), inputs, outputs, seconds);
+    *errors = last.errors.c_str();
+    *notes = last.notes.c_str();
+    *account = last.account;
+    return 0;
+  } catch (const std::exception& error) {
+    say(message, size, error.what());
+    return 1;
+  }
+}
+
 OPENHPU_TPC_EXPORT void openhpu_tpc_release(void* node) { delete static_cast<tpc::Node*>(node); }
 OPENHPU_TPC_EXPORT const char* openhpu_tpc_kernel(void* node) {
   return tpc::kernels[static_cast<tpc::Node*>(node)->instance.kernel].name;

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-#define OPENHPU_TPC_ABI 1
+#define OPENHPU_TPC_ABI 2
 #define OPENHPU_TPC_DIMENSIONS 5
 #define OPENHPU_TPC_TENSORS 16
 
@@ -58,6 +58,22 @@ void* openhpu_tpc_resolve(
 int openhpu_tpc_run(
     void* node, void* const* inputs, void* const* outputs, OpenhpuTpcParallel parallel, int pieces, double seconds,
     char* message, size_t size);
+// What a kernel has done in all of its members.
+struct OpenhpuTpcAccount {
+  int64_t members;
+  int64_t vector;         // operations of vectors
+  int64_t special;        // special functions of vectors
+  int64_t loads, stores;  // of tensors, by register
+  int64_t load_bytes, store_bytes;
+  int64_t scalars;      // accesses by addresses
+  int64_t local;        // accesses of local memory
+  int64_t local_bytes;  // of variables in local memory
+};
+// Runs a node member by member, with checks. 0, or 1 and a message if the kernel was ended or the library has no checks.
+// `errors` and `notes` are text, a finding a line, which is valid until this thread checks again.
+int openhpu_tpc_check(
+    void* node, void* const* inputs, void* const* outputs, double seconds, const char** errors, const char** notes,
+    struct OpenhpuTpcAccount* account, char* message, size_t size);
 void openhpu_tpc_release(void* node);
 // For reports: the name of the kernel's source, and the number of members of the node's index space.
 const char* openhpu_tpc_kernel(void* node);

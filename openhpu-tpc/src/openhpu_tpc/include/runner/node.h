@@ -16,6 +16,20 @@ struct Auxiliary {
   OpenhpuTpcTensor description{};
 };
 
+// What a member i accesses of a dimension: start_a * i + start_b to end_a * i + end_b.
+struct Range {
+  int space;  // the dimension of the index space
+  double start_a, start_b, end_a, end_b;
+  bool all;
+};
+// What the glue says about the accesses of a tensor.
+struct Pattern {
+  bool declared = false;
+  bool all = false;
+  bool complete = false;  // members write every element
+  Range dimensions[kMaxDimensions] = {};
+};
+
 // What the glue says about a node.
 struct Instance {
   int kernel = -1;  // in the table; -1: the glue gave no marker
@@ -24,6 +38,7 @@ struct Instance {
   std::vector<uint32_t> padding;  // of inputs
   std::vector<bool> cleared;      // outputs that are zero before the kernel runs
   std::vector<Auxiliary> auxiliary;
+  std::vector<Pattern> patterns;  // of inputs, then of outputs
 };
 
 // A node: its tensors and its instance.
@@ -50,5 +65,13 @@ int kernel_of_marker(const void* elf, size_t bytes, const std::string& guid);
 void run_node(
     const Node& node, void* const* inputs, void* const* outputs, OpenhpuTpcParallel parallel, int pieces,
     double seconds);
+
+// What the checks of a run have found, a line each, and what the kernel has done.
+struct Checked {
+  std::string errors, notes;
+  OpenhpuTpcAccount account{};
+};
+// Runs each member alone, with checks. Throws as run_node does if the kernel was ended.
+Checked check_node(const Node& node, void* const* inputs, void* const* outputs, double seconds);
 
 }  // namespace tpc

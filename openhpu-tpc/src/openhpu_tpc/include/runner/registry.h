@@ -11,10 +11,17 @@ struct KernelEntry {
   void (*run)(const uint32_t* scalars);
   int tensors;
   int scalars;
+  // Of the variant with checks; null in a library without it.
+  void (*run_checked)(const uint32_t* scalars);
+  const uint32_t* local_bytes;
+  const char* local;    // the variables in local memory, with their places
+  const char* lacking;  // what the generation lacks, a line each
 };
 
 extern const KernelEntry kernels[] __attribute__((visibility("hidden")));
 extern const int kernel_count __attribute__((visibility("hidden")));
+// The generation that the library was built for, as `--generation` names it.
+extern const char* const built_for __attribute__((visibility("hidden")));
 // What this machine needs: null at the end.
 extern const char* const required_features[] __attribute__((visibility("hidden")));
 

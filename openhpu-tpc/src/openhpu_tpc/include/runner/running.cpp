@@ -9,6 +9,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "checking.h"
 #include "interrupt.h"
 #include "node.h"
 #include "places.h"
@@ -102,12 +103,14 @@ struct Run {
   std::atomic<bool> failed{false};
   std::mutex mutex;
   std::string error;
+  int lines = 0;
 
   void part(int64_t begin, int64_t end) {
     auto engine = std::make_unique<Engine>();
     for (int64_t index = begin; index < end && !failed.load(std::memory_order_relaxed); index++) {
       memcpy(engine->tensor, prototype.tensor, sizeof(engine->tensor));
       engine->tensors = prototype.tensors;
+      engine->lines = &lines;
       const Box& box = boxes[static_cast<size_t>(index)];
       for (int d = 0; d < kMaxDimensions; d++) {
         engine->offset[d] = box.offset[d];
@@ -136,14 +139,16 @@ struct Run {
 
 }  // namespace
 
-void run_node(
-    const Node& node, void* const* inputs, void* const* outputs, OpenhpuTpcParallel parallel, int pieces,
-    double seconds) {
+namespace {
+
+void clear_outputs(const Node& node, void* const* outputs) {
   for (size_t i = 0; i < node.instance.cleared.size(); i++)
     if (node.instance.cleared[i] && outputs[i] != nullptr)
       clear(node.outputs[i], static_cast<char*>(outputs[i]), node.outputs[i].rank - 1);
-  if (node.members() == 0) return;
-  const KernelEntry& kernel = kernels[node.instance.kernel];
+}
+
+// An engine with the tensors of the node.
+std::unique_ptr<Engine> engine_of(const Node& node, void* const* inputs, void* const* outputs) {
   auto prototype = std::make_unique<Engine>();
   int count = 0;
   for (size_t i = 0; i < node.inputs.size(); i++)
@@ -152,6 +157,44 @@ void run_node(
   for (const Auxiliary& table : node.instance.auxiliary)
     fill(prototype->tensor[count++], table.description, const_cast<char*>(table.data.data()), 0);
   prototype->tensors = count;
+  return prototype;
+}
+
+// All members one after the other.
+struct Members {
+  const Node& node;
+  const KernelEntry& kernel;
+  const Engine& prototype;
+  Checks& checks;
+
+  static void run(Engine& engine, void* argument) {
+    Members& all = *static_cast<Members*>(argument);
+    const auto& space = all.node.instance.space;
+    const int64_t count = all.node.members();
+    for (int64_t number = 0; number < count; number++) {
+      memcpy(engine.tensor, all.prototype.tensor, sizeof(Tensor) * static_cast<size_t>(engine.tensors));
+      int64_t rest = number;
+      for (size_t d = 0; d < kMaxDimensions; d++) {
+        const int64_t size = d < space.size() ? space[d] : 1;
+        engine.offset[d] = static_cast<int>(rest % size);
+        engine.size[d] = 1;
+        rest /= size;
+      }
+      all.checks.begin(number, engine.offset);
+      all.kernel.run_checked(all.node.instance.scalars.data());
+    }
+  }
+};
+
+}  // namespace
+
+void run_node(
+    const Node& node, void* const* inputs, void* const* outputs, OpenhpuTpcParallel parallel, int pieces,
+    double seconds) {
+  clear_outputs(node, outputs);
+  if (node.members() == 0) return;
+  const KernelEntry& kernel = kernels[node.instance.kernel];
+  const auto prototype = engine_of(node, inputs, outputs);
   install_handlers();
   const std::vector<Box> boxes = cut(node.instance.space, pieces < 1 ? 1 : pieces);
   Run run{node, kernel, *prototype, boxes, seconds, {}, {}, {}};
@@ -160,6 +203,52 @@ void run_node(
   else
     run.part(0, static_cast<int64_t>(boxes.size()));
   if (run.failed) throw std::runtime_error(run.error);
+}
+
+Checked check_node(const Node& node, void* const* inputs, void* const* outputs, double seconds) {
+  const KernelEntry& kernel = kernels[node.instance.kernel];
+  if (kernel.run_checked == nullptr)
+    throw std::runtime_error(
+        "the kernel " + std::string(kernel.name) +
+        " was built without checks. Build its library with openhpu tpc build, without --no-checks");
+  clear_outputs(node, outputs);
+  const auto prototype = engine_of(node, inputs, outputs);
+  Checks checks(node, *prototype);
+  int lines = 0;
+  auto engine = std::make_unique<Engine>();
+  engine->tensors = prototype->tensors;
+  engine->lines = &lines;
+  engine->checks = &checks;
+  install_handlers();
+  Members members{node, kernel, *prototype, checks};
+  bool finished;
+  {
+    const FlushedToZero mode;
+    finished = guarded(*engine, seconds, Members::run, &members);
+  }
+  if (!finished) {
+    const std::vector<Box> none;
+    Run run{node, kernel, *prototype, none, seconds, {}, {}, {}};
+    run.note(*engine);
+    throw std::runtime_error(run.error + "\n" + checks.report(true));
+  }
+  const Counts done = counts;
+  checks.finish();
+  Checked result;
+  result.errors = checks.report(true);
+  result.notes = checks.report(false);
+  result.account = {
+      node.members(),
+      static_cast<int64_t>(done.vector),
+      static_cast<int64_t>(done.special),
+      static_cast<int64_t>(done.loads),
+      static_cast<int64_t>(done.stores),
+      static_cast<int64_t>(done.load_bytes),
+      static_cast<int64_t>(done.store_bytes),
+      static_cast<int64_t>(done.scalars),
+      static_cast<int64_t>(done.local),
+      static_cast<int64_t>(*kernel.local_bytes)};
+  return result;
 }
 
 }  // namespace tpc

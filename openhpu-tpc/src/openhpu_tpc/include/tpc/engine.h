@@ -29,10 +29,22 @@ struct Engine {
   volatile int running;
   char message[256];
   void* address;  // where it was interrupted
+  int* lines;     // that members of this node have printed
+  void* checks;   // of the runner; null in the variant without checks
 };
 
 // Of this thread while a kernel runs on it.
 extern thread_local Engine* engine __attribute__((visibility("hidden")));
+
+// Memory of the thread that kernels use by numbers.
+constexpr uint32_t kScalarLocalBytes = 1024;
+constexpr uint32_t kVectorLocalBytes = 80 * 1024;
+extern thread_local unsigned char scalar_local[kScalarLocalBytes] __attribute__((visibility("hidden")));
+extern thread_local unsigned char vector_local[kVectorLocalBytes] __attribute__((visibility("hidden")));
+
+constexpr int kMostLines = 10000;
+// Prints a line of a kernel, as long as its node has not printed too many.
+__attribute__((visibility("hidden"))) void print_line(const char* text);
 
 // Ends the kernel with an error.
 [[noreturn]] __attribute__((visibility("hidden"))) void fail(const char* format, int number);

@@ -1,8 +1,12 @@
 // Tensors, global memory and the index space.
 #pragma once
 
+#include "checks.h"
 #include "engine.h"
 #include "scalar.h"
+
+// Of each translation unit its own, because a kernel is compiled twice.
+#define TPC_OUTLINE static __attribute__((noinline, unused))
 
 namespace tpc {
 
@@ -39,7 +43,7 @@ TPC_INLINE Bytes bytes_inside(const Tensor& tensor, int at, int begin, int end) 
 
 // Lanes `first` to `last` of the register from the coordinates on; the others keep the income.
 template <class V>
-__attribute__((noinline)) V load_some(const Tensor& tensor, Int5 at, int first, int last, const V& income) {
+TPC_OUTLINE V load_some(const Tensor& tensor, Int5 at, int first, int last, const V& income) {
   constexpr int width = sizeof(typename V::element);
   V result = income;
   auto* target = reinterpret_cast<unsigned char*>(&result);
@@ -75,7 +79,7 @@ TPC_INLINE V load_unpacked(const Tensor& tensor, const Int5& at) {
   return bits_of<V>(wide);
 }
 template <class V>
-__attribute__((noinline)) V load_unpacked(const Tensor& tensor, Int5 at, int switches) {
+TPC_OUTLINE V load_unpacked(const Tensor& tensor, Int5 at, int switches) {
   using E = typename V::element;
   constexpr bool is_signed = !is_real<E> && E(-1) < E(0);
   switch (switches & SW_PACKING_MASK) {
@@ -93,9 +97,15 @@ __attribute__((noinline)) V load_unpacked(const Tensor& tensor, Int5 at, int swi
   }
 }
 
+// The bytes of a register's elements in memory, where they are narrower than its lanes.
+TPC_INLINE int packed_bytes(int switches) {
+  return (switches & SW_PACKING_MASK) == SW_UNPCK_8_TO_32 ? kVectorBytes / 4 : kVectorBytes / 2;
+}
+
 template <class V>
 TPC_INLINE V load(const Int5& at, int number, int switches) {
   const Tensor& tensor = tensor_of(number);
+  TPC_CHECK(loads(number, at.value, (switches & SW_UNPACK) ? packed_bytes(switches) : sizeof(V)));
   if (switches & SW_UNPACK) return load_unpacked<V>(tensor, at, switches);
   const char* row = row_of(tensor, at);
   if (__builtin_expect(is_whole<V>(tensor, at, row), 1)) {
@@ -108,12 +118,14 @@ TPC_INLINE V load(const Int5& at, int number, int switches) {
 template <class V>
 TPC_INLINE V load_partial(const Int5& at, int number, int size, int offset, const V& income) {
   const int first = offset & (V::size - 1);
-  const int last = first + (size & (V::size - 1));
-  return load_some<V>(tensor_of(number), at, first, last >= V::size ? V::size - 1 : last, income);
+  const int end = first + (size & (V::size - 1));
+  const int last = end >= V::size ? V::size - 1 : end;
+  TPC_CHECK(loads(number, at.value, (last - first + 1) * static_cast<int>(sizeof(typename V::element))));
+  return load_some<V>(tensor_of(number), at, first, last, income);
 }
 
 template <class V>
-__attribute__((noinline)) void store_some(const Tensor& tensor, Int5 at, int first, int last, const V& value) {
+TPC_OUTLINE void store_some(const Tensor& tensor, Int5 at, int first, int last, const V& value) {
   constexpr int width = sizeof(typename V::element);
   const auto* source = reinterpret_cast<const unsigned char*>(&value);
   char* row = row_of(tensor, at);
@@ -136,7 +148,7 @@ TPC_INLINE void store_packed(const Tensor& tensor, const Int5& at, const V& valu
   store_some(tensor, at, 0, n - 1, narrow);
 }
 template <class V>
-__attribute__((noinline)) void store_packed(const Tensor& tensor, Int5 at, const V& value, int switches) {
+TPC_OUTLINE void store_packed(const Tensor& tensor, Int5 at, const V& value, int switches) {
   switch (switches & SW_PACKING_MASK) {
     case SW_PCK_32_TO_16:
       return store_packed<unsigned short, unsigned int>(tensor, at, value);
@@ -151,6 +163,7 @@ __attribute__((noinline)) void store_packed(const Tensor& tensor, Int5 at, const
 template <class V>
 TPC_INLINE void store(const Int5& at, int number, const V& value, int switches) {
   const Tensor& tensor = tensor_of(number);
+  TPC_CHECK(stores(number, at.value, (switches & SW_PACK) ? packed_bytes(switches) : sizeof(V), false));
   if (switches & SW_PACK) return store_packed(tensor, at, value, switches);
   char* row = row_of(tensor, at);
   if (__builtin_expect(is_whole<V>(tensor, at, row), 1))
@@ -161,8 +174,10 @@ TPC_INLINE void store(const Int5& at, int number, const V& value, int switches) 
 template <class V>
 TPC_INLINE void store_partial(const Int5& at, int number, const V& value, int size, int offset) {
   const int first = offset & (V::size - 1);
-  const int last = first + (size & (V::size - 1));
-  store_some(tensor_of(number), at, first, last >= V::size ? V::size - 1 : last, value);
+  const int end = first + (size & (V::size - 1));
+  const int last = end >= V::size ? V::size - 1 : end;
+  TPC_CHECK(stores(number, at.value, (last - first + 1) * static_cast<int>(sizeof(typename V::element)), false));
+  store_some(tensor_of(number), at, first, last, value);
 }
 
 // Read, modified and written as one, also beside other members.
@@ -192,11 +207,13 @@ TPC_INLINE void modify(char* place, T value, int operation) {
   }
 }
 template <class V>
-__attribute__((noinline)) void store_modified(Int5 at, int number, const V& value, int operation, int first, int last) {
+TPC_OUTLINE void store_modified(Int5 at, int number, const V& value, int operation, int first, int last) {
   const Tensor& tensor = tensor_of(number);
+  const int end = last < V::size ? last + 1 : V::size;
+  TPC_CHECK(stores(number, at.value, (end - first) * static_cast<int>(sizeof(typename V::element)), true));
   char* row = row_of(tensor, at);
   if (!row) return;
-  for (int i = first; i <= last && i < V::size; i++) {
+  for (int i = first; i < end; i++) {
     const int64_t x = static_cast<int64_t>(at.value[0]) + (i - first);
     if (x >= 0 && x < tensor.size[0]) modify(row + x * tensor.element_bytes, value[i], operation);
   }
@@ -213,11 +230,13 @@ TPC_INLINE void* address_of(const Int5& at, int number) {
 template <class T>
 TPC_INLINE T read(const void* address) {
   T value;
+  TPC_CHECK(loads_address(address, sizeof(T)));
   __builtin_memcpy(&value, address, sizeof(value));
   return value;
 }
 template <class T>
 TPC_INLINE void write(void* address, T value) {
+  TPC_CHECK(stores_address(address, sizeof(T)));
   const char* place = static_cast<const char*>(address);
   const char* outside = reinterpret_cast<const char*>(engine->outside);
   if (place >= outside && place < outside + 256) return;

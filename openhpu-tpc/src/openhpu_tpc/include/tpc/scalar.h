@@ -125,10 +125,12 @@ TPC_INLINE int first_bit(T a, int switches) {
 template <class T>
 struct FormatOf {
   static constexpr int mantissa = T::format::mantissa_bits, exponent = T::format::exponent_bits, bias = T::format::bias;
+  static constexpr bool has_infinity = T::format::has_infinity;
 };
 template <>
 struct FormatOf<float> {
   static constexpr int mantissa = 23, exponent = 8, bias = 127;
+  static constexpr bool has_infinity = true;
 };
 
 template <class T>
@@ -287,6 +289,13 @@ template <class T>
 TPC_INLINE T low_of_product(T a, T b, int switches) {
   const int64_t product = static_cast<int64_t>(static_cast<uint64_t>(int64_t(a)) * static_cast<uint64_t>(int64_t(b)));
   return static_cast<T>((switches & SW_UPPER32) ? product >> 32 : product);
+}
+
+// Twice the product, of which the upper 32 bits are kept; half of the last bit is added before.
+template <class T>
+TPC_INLINE T doubled_and_rounded(T a, T b) {
+  const __int128 doubled = static_cast<__int128>(a) * b * 2 + (int64_t(1) << 31);
+  return saturated<T>(static_cast<int64_t>(doubled >> 32));
 }
 
 // Comparisons; with the switch, of a & b with 0.

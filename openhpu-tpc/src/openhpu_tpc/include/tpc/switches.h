@@ -119,6 +119,16 @@ enum : int {
   SW_UNPACK_LANE_3 = 3 << 3,
   SW_PACK21 = 0,
   SW_PACK41 = 1 << 0,
+  // What calc_fp_special computes.
+  SW_RECIP = 0,
+  SW_RSQRT = 1,
+  SW_SQRT = 2,
+  SW_LOG = 3,
+  SW_EXP = 4,
+  SW_TANH = 5,
+  SW_DIV = 6,
+  SW_POW = 7,
+  SW_SPECIAL_FUNC_MASK = 7,
   // Divisions.
   SW_DIV_MODE_DIV = 0,
   SW_DIV_MODE_MOD = 1 << 0,

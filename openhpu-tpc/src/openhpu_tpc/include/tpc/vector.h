@@ -1,6 +1,7 @@
 // Vectors of 2,048 bits, predicates for their lanes, pairs and quads of vectors, and coordinates.
 #pragma once
 
+#include "checks.h"
 #include "small.h"
 #include <initializer_list>
 
@@ -176,12 +177,14 @@ struct Vec {
 
   template <class F>
   static TPC_INLINE Vec by_parts(const Vec& a, const Vec& b, F f) {
+    TPC_COUNT(vector);
     Vec result;
     for (int p = 0; p < kParts; p++) result.part[p] = f(a.part[p], b.part[p]);
     return result;
   }
   template <class F>
   static TPC_INLINE Vec by_lanes(const Vec& a, const Vec& b, F f) {
+    TPC_COUNT(vector);
     Vec result;
     T* r = reinterpret_cast<T*>(&result);
     const T* x = reinterpret_cast<const T*>(&a);
@@ -191,6 +194,7 @@ struct Vec {
   }
   template <class F>
   static TPC_INLINE boolean compare(const Vec& a, const Vec& b, F f) {
+    TPC_COUNT(vector);
     boolean result;
     for (int w = 0; w < boolean::words; w++) result.word[w] = 0;
     if constexpr (is_small) {

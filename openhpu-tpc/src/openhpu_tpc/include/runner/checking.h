@@ -1,0 +1,82 @@
+// Checks of a node: every member runs alone, and its accesses are compared with those of the others.
+#pragma once
+
+#include <stdint.h>
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "node.h"
+#include "tpc/checks.h"
+
+namespace tpc {
+
+constexpr uint32_t kModified = 1u << 31;
+
+// Who has accessed an element: members count from 1, and 0 is nobody.
+struct Shadow {
+  // By the element's offset in memory; empty for an input. kModified is set if the last store read and wrote in one.
+  std::vector<uint32_t> writer, reader;
+  bool output = false;
+  bool cleared = false;  // the glue has it cleared before the kernel runs
+};
+
+// Something to report, once for each kind, tensor and line.
+struct Finding {
+  std::string text;
+  bool error;
+  int64_t count;  // of elements or accesses
+};
+
+// A variable in local memory, and which of its bytes the member has written.
+struct LocalShadow {
+  uint32_t size;
+  int number;  // of the variable, from 0 on
+  std::vector<uint32_t> writer;
+};
+
+class Checks {
+ public:
+  Checks(const Node& node, const Engine& prototype);
+  // From here on accesses are this member's.
+  void begin(int64_t member, const int* place);
+  void at_line(const char* file, int line);
+  void loads(int tensor, const int* coordinates, int bytes);
+  void stores(int tensor, const int* coordinates, int bytes, bool modifies);
+  void address(const void* place, int bytes, bool store);
+  void local(const void* part, uint32_t bytes, const void* variable, uint32_t size, const char* name, bool write);
+  void wrong_index(int64_t index, int64_t count, const char* name);
+  // Elements that nobody wrote, and what the library is said to lack.
+  void finish();
+  // The findings, a line each: errors come first.
+  std::string report(bool errors) const;
+  bool failed() const;
+
+ private:
+  std::string name_of(int tensor) const;
+  std::string member(uint32_t number) const;
+  std::string coordinates(int tensor, const int* at) const;
+  template <class F>
+  void find(const char* kind, int tensor, bool error, int64_t count, F text);
+  void outside_pattern(int tensor, const int* at, int count, bool store);
+  void store_row(int tensor, const int* at, int64_t offset, int count, bool modifies);
+  void load_row(int tensor, const int* at, int64_t offset, int count);
+  int64_t row(int tensor, const int* at, int bytes, int* begin, int* count, bool store);
+  void unwritten(int tensor);
+
+  const Node& node_;
+  const Engine& engine_;
+  int inputs_, outputs_;
+  std::vector<Shadow> shadows_;
+  std::vector<Finding> findings_;
+  std::map<std::tuple<const char*, int, const char*, int>, size_t> known_;  // kind, tensor, file, line
+  std::map<const void*, LocalShadow> local_;
+  uint32_t me_ = 0;
+  int place_[kMaxDimensions] = {};
+  const char* file_ = "";
+  int line_ = 0;
+};
+
+}  // namespace tpc
