@@ -109,6 +109,14 @@ def test_a_kernel_in_python_inside_a_recipe(in_recipe):
     torch.testing.assert_close(y.cpu(), (x.cpu() + 1) ** 2 * 2)
 
 
+def test_the_operators_of_one_in_python_are_in_the_recipe(in_recipe):
+    from tests.hpu.test_library_operators import everywhere
+
+    x = torch.randn(3, 5).to("hpu")
+    y = in_recipe(lambda: everywhere(x + 1, 3.0) * 2)
+    torch.testing.assert_close(y.cpu(), (x.cpu() + 1) * 3 * 2)
+
+
 def test_a_kernel_that_throws_in_a_recipe_names_itself_and_its_line(usable):
     x = torch.randn(3).to("hpu")
     message = r"openhpu_test::kernel_throws: its kernel for the guid 'test_throws' failed: the third element"

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 from openhpu import _C
 from openhpu.interface.custom_ops import user_operators
@@ -145,6 +146,25 @@ def test_torch_compile_takes_it_into_its_graph():
         x = hpu(4, 6)
         for mine, theirs in zip(f(x), work(x), strict=True):
             assert torch.equal(mine.cpu(), theirs.cpu())
+
+
+def test_without_a_meta_kernel_the_error_has_the_lines_to_write(usable):
+    x = hpu(3)
+
+    def work(x):
+        return OPS.sum([x * 2]) + 1
+
+    def as_fake(x):
+        with FakeTensorMode() as mode:
+            work(mode.from_tensor(x))
+
+    message = (
+        r'openhpu_test::sum: .*no kernel at the key Meta.*TORCH_LIBRARY_IMPL\(openhpu_test, Meta, m\) \{ m.impl\("sum"'
+    )
+    for ask in (as_fake, compiled(work, fullgraph=True)):
+        with pytest.raises(Exception, match=f"(?s){message}.*register_fake"):
+            ask(x)
+    assert torch.equal(compiled(work)(x).cpu(), x.cpu() * 2 + 1)  # the graph ends there
 
 
 def test_autograd_by_the_user():

@@ -11,6 +11,7 @@ from openhpu_predict import PredictError, fake, predict, record
 from openhpu_predict.devices import DATA
 from openhpu_predict.memory import memory
 from openhpu_predict.published import Row
+from tests.hpu import custom_ops
 from tests.predict.test_memory import step_of
 from tests.predict.training_script import training_script
 from tests.processes import run_python
@@ -95,6 +96,15 @@ def test_an_unknown_operator_is_named_and_counted():
     found = predict(lambda: torch.linalg.qr(x))
     assert found.unknown["linalg_qr"] == pytest.approx(1)
     assert "no cost is known for linalg_qr: counted as bound by memory, 100.0% of the time could change" in str(found)
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_a_users_operator_is_named_as_one_without_a_cost(real):
+    custom_ops.loaded()
+    x = torch.ones(64, 64, device="hpu") if real else faked(64, 64)
+    found = predict(lambda: torch.ops.openhpu_test.scale(x, 2.0) @ x)
+    assert 0 < found.unknown["openhpu_test::scale"] < 1
+    assert "no cost is known for openhpu_test::scale: counted as bound by memory" in str(found)
 
 
 def test_a_gaudi_3_is_faster_and_cards_exchange_gradients():

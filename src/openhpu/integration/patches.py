@@ -48,7 +48,7 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-from torch._subclasses import fake_tensor
+from torch._subclasses import fake_impls, fake_tensor
 from torch.utils import _foreach_utils
 
 from openhpu import _C
@@ -69,6 +69,7 @@ def apply() -> None:
     _foreach()
     _higher_order_autocast()
     _fake_strides()
+    fake_impls.register_op_impl(custom_ops.lacks_meta)(custom_ops.explain_meta)  # type: ignore[no-untyped-call]
     _compile_support()
     _backward_without_memory()
     _monitored_barrier()
@@ -229,6 +230,19 @@ def _foreach() -> None:
 def _load_library(original: Any, self: Any, path: Any) -> None:
     """An initialiser of a library cannot raise what is wrong with a user operator that it registers."""
     custom_ops.load_library(original, self, path)
+
+
+@_patch(torch.library, "triton_op")
+def _triton_op(original: Any, name: str, fn: Any = None, /, **more: Any) -> Any:
+    """PyTorch registers kernels in Triton for every device, and Triton has no backend for hpu."""
+    if fn is None:
+        return lambda fn: _triton_op_on_hpu(original(name, fn, **more))
+    return _triton_op_on_hpu(original(name, fn, **more))
+
+
+def _triton_op_on_hpu(op: Any) -> Any:
+    custom_ops.refuse_triton(op)
+    return op
 
 
 @_patch(torch._utils, "_get_available_device_type")

@@ -3,13 +3,20 @@
 The C++ half is csrc/call/UserOperator and csrc/run/UserKernel.
 """
 
+import functools
 import importlib.metadata
 import inspect
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
+from torch._library.custom_ops import CustomOpDef
+from torch._library.utils import can_generate_trivial_fake_impl, has_tensor_arg
+from torch._subclasses import fake_tensor
+from torch._subclasses.functional_tensor import FunctionalTensorMode
+from torch.utils._pytree import tree_leaves
 
 from openhpu import _C, settings
 
@@ -18,6 +25,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Distributions that run the kernels of such libraries name a function without arguments here. It calls
 # `set_library_runner`.
 RUNNERS = "openhpu.kernel_runners"
+# Keys of which a kernel runs on fake tensors.
+_METAS = ("Meta", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+# Namespaces of which PyTorch has all kernels at the key Meta.
+_PYTORCH = frozenset({"aten", "prims", "profiler", "c10d", "_c10d_functional", "prim", "inductor", "higher_order"})
 
 
 def custom_kernel(guid: str) -> Callable[[F], F]:
@@ -86,6 +97,53 @@ def install() -> None:
     if any(map(os.path.exists, listed)):
         for runner in importlib.metadata.entry_points(group=RUNNERS):
             runner.load()()
+
+
+def lacks_meta(op: Any) -> bool:
+    """Whether the operator has a kernel for hpu, but nothing that tells its results' sizes without a run."""
+    if op.namespace in _PYTORCH:
+        return False
+    has_kernel = functools.partial(torch._C._dispatch_has_kernel_for_dispatch_key, op.name())
+    return has_kernel("HPU") and not (any(map(has_kernel, _METAS)) or can_generate_trivial_fake_impl(op))
+
+
+def explain_meta(mode: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Raise what such an operator needs for fake tensors: the kernel that PyTorch's own error does not name."""
+    namespace, name = op.namespace, op._schema.name.partition("::")[2]
+    overload = f".{op._overloadname}" if op._overloadname != "default" else ""
+    raise fake_tensor.UnsupportedOperatorException(
+        f"{op.name()}: torch.compile, torch.export and fake tensors ask for the dtypes and sizes of its results, and "
+        f"it has no kernel at the key Meta that tells them. Write one beside its kernel for HPU, a function with the "
+        f"same arguments that returns at::empty(...) of these sizes: TORCH_LIBRARY_IMPL({namespace}, Meta, m) "
+        f'{{ m.impl("{name}{overload}", ...); }}. Or give it in Python: @torch.library.register_fake("{op.name()}")'
+    )
+
+
+def refuse_triton(op: CustomOpDef) -> None:
+    """Let an operator of `torch.library.triton_op` raise NotImplementedError on hpu, until the script registers a
+    kernel for hpu. With one, torch.compile takes the operator as a whole instead of the kernels in Triton."""
+
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            f"{op._qualname} was made by torch.library.triton_op, and Triton has no backend for hpu. Give the operator "
+            f'a kernel of PyTorch\'s operators for hpu: @{op._name}.register_kernel("hpu")'
+        )
+
+    if not has_tensor_arg(op._opoverload._schema):  # PyTorch chooses its kernel by an argument
+        return
+    op.register_kernel("hpu", refuse)
+    refusing = op._backend_fns["hpu"]
+    decomposed = op._torch_dispatch_fns[FunctionalTensorMode]
+
+    def decompose(mode: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        on_hpu = any(isinstance(t, Tensor) and t.device.type == "hpu" for t in tree_leaves((args, kwargs)))
+        if not on_hpu:
+            return decomposed(mode, func, types, args, kwargs)
+        if op._backend_fns["hpu"] is refusing:
+            refuse()
+        return mode.__torch_dispatch__(func, types, args, kwargs)
+
+    op.register_torch_dispatch(FunctionalTensorMode, decompose)
 
 
 def raise_registration_errors() -> None:
