@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from .support import in_threads
+from .support import agree, in_threads
 
 
 def thread_of_a_backward():
@@ -77,3 +77,75 @@ def test_gradients_keep_the_layout_of_backward_on_request(script):
     assert script(code, PT_HPU_LAZY_MODE="0").out == "True"
     assert script(code, PT_HPU_LAZY_MODE="0", **asked).out == "False"
     assert script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off", **asked).out == "True"  # eager mode's
+
+
+def test_hooks_see_and_change_gradients():
+    model, seen = nn.Linear(3, 2).to("hpu"), []
+    model.register_forward_hook(lambda *_: seen.append("forward"))
+    model.register_full_backward_hook(lambda *_: seen.append("backward"))
+    model.weight.register_post_accumulate_grad_hook(lambda p: seen.append(tuple(p.grad.shape)))
+    x = torch.ones(1, 3, device="hpu", requires_grad=True)
+    x.register_hook(lambda grad: grad * 10)
+    model(x).sum().backward()
+    assert seen[0] == "forward"
+    assert set(seen) == {"forward", "backward", (2, 3)}
+    torch.testing.assert_close(x.grad[0], 10 * model.weight.sum(0))
+
+
+def test_an_error_in_backward_reaches_the_script_and_the_next_one_works():
+    class Fails(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x):
+            return x * 2
+
+        @staticmethod
+        def backward(context, grad):
+            raise ZeroDivisionError("in backward")
+
+    def fail(grad):
+        raise KeyError("in a hook")
+
+    x = torch.ones(3, device="hpu", requires_grad=True)
+    with pytest.raises(ZeroDivisionError, match="in backward"):
+        Fails.apply(x).sum().backward()
+    hook = x.register_hook(fail)
+    with pytest.raises(KeyError, match="in a hook"):
+        (x * 2).sum().backward()
+    hook.remove()
+    x.grad = None
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [2.0] * 3
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # what torch.func.jvp loads
+def test_functional_transforms():
+    def program(x):
+        gradient = torch.func.grad(lambda x: (x**2).sum())(x)
+        rows = torch.func.vmap(torch.dot)(x.view(2, 2), x.view(2, 2))
+        jacobian = torch.func.jacrev(lambda x: x**2)(x)
+        _, tangent = torch.func.jvp(torch.sin, (x,), (torch.ones_like(x),))
+        each = torch.func.vmap(torch.func.grad(lambda row: (row**3).sum()))(x.view(2, 2))
+        return gradient, rows, jacobian, tangent, each
+
+    agree(program, torch.arange(4.0), exact=False)
+
+
+def test_saved_tensors_may_wait_on_the_host(counted):
+    x = torch.ones(300, device="hpu", requires_grad=True)
+    with counted() as moved, torch.autograd.graph.save_on_cpu(pin_memory=True):
+        y = (x * x).sin()
+        torch.hpu.synchronize()
+    assert moved["copies_d2h"] >= 2
+    y.sum().backward()
+    torch.testing.assert_close(x.grad.cpu(), 2 * torch.ones(300).cos())
+
+
+def test_anomaly_mode_names_the_operator_of_the_forward():
+    x = torch.tensor([-1.0], device="hpu", requires_grad=True)
+    with (
+        pytest.warns(UserWarning, match="Anomaly Detection has been enabled"),
+        torch.autograd.detect_anomaly(),
+        pytest.warns(UserWarning, match="Error detected in SqrtBackward0"),
+        pytest.raises(RuntimeError, match="nan"),
+    ):
+        x.sqrt().sum().backward()

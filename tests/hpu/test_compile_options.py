@@ -240,3 +240,13 @@ def test_without_eager_fallback_an_error_names_operator_and_line():
     assert "aten::nonzero can't be part of a compiled graph" in str(error.value)
     assert f'test_compile_options.py", line {number}' in str(error.value)
     assert "torch.nonzero(x + 1)" in str(error.value)
+
+
+def test_modes_of_torch_compile():
+    """Those of Inductor are accepted and change no number; another one is refused with their names."""
+    for mode in options_module.MODES:
+        f = torch.compile(lambda x: x * 2 + 1, backend="hpu_backend", mode=mode)
+        assert f(torch.ones(3, device="hpu")).tolist() == [3.0] * 3
+        torch._dynamo.reset()
+    with pytest.raises(ValueError, match=r"mode='fast' is not known; expected one of default, reduce-overhead"):
+        options_module.read(mode="fast")

@@ -114,3 +114,36 @@ def test_memory_that_parts_share_keeps_its_order(counted):
         f = compiled_agrees(work, arguments)
         with counted(graph_replays=replays):
             f(*arguments(3))
+
+
+@pytest.mark.parametrize("captured", [True, False])
+def test_a_number_that_changes_with_each_call(captured):
+    """An item() of the script: a part of the graph, or a break between two."""
+
+    def work(x):
+        return (x * 2) * x.sum().item() + 1
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=captured):
+        f = compiled(work)
+        for k in range(4):
+            assert f(torch.full((2,), float(k), device="hpu")).tolist() == [4.0 * k * k + 1] * 2
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # by Dynamo
+def test_a_function_with_a_backward_of_its_own():
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(context, x):
+            context.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(context, grad):
+            (x,) = context.saved_tensors
+            return grad * 6 * x**2  # twice the derivative, so that nothing else computes it
+
+    f = compiled(lambda x: Doubled.apply(x * 2) + 1, fullgraph=True)
+    for k in range(3):
+        x = torch.tensor([1.0, 2.0], device="hpu").add_(k).requires_grad_()
+        f(x).sum().backward()
+        torch.testing.assert_close(x.grad.cpu(), 2 * 6 * (2 * x.detach().cpu()) ** 2)

@@ -170,3 +170,12 @@ def test_a_graph_copies_bools_byte_by_byte():
         for tensor in (target, other, result):
             tensor.zero_()
         graph.replay()
+
+
+def test_copies_and_their_bytes_are_counted(counted):
+    host = torch.arange(10.0)
+    with counted(copies_h2d=1, bytes_h2d=40):
+        there = host.to("hpu")
+        torch.hpu.synchronize()
+    with counted(copies_d2h=1, bytes_d2h=20):
+        there[:5].cpu()

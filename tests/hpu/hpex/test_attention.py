@@ -105,3 +105,27 @@ def test_it_can_be_traced(key_heads, more):
 
     traced = torch.jit.trace(attend, (q + 1, k, v), check_trace=False)
     torch.testing.assert_close(traced(q, k, v), attend(q, k, v))
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5])
+def test_the_mask_of_dropout_and_the_probabilities_are_returned(p):
+    q, k, v = inputs(2, 4, 5, 8)
+    given = to_hpu((q, k, v))
+    options = {"return_dropout_mask": True, "return_attn_probs": True}
+    out, keep, probabilities = FusedSDPA.apply(*given, None, p, True, 0.4, **options)
+    expected, exact, _ = exact_attention(q, k, v, 0.4, seen=causal(5), keep=keep.cpu() / (1 - p))
+    close([out, probabilities], [expected, exact])
+    assert keep.dtype is torch.bool
+    assert keep.all() == (p == 0.0)
+    again, only = FusedSDPA.apply(*given, None, 0.0, True, 0.4, return_dropout_mask=True)
+    assert only.all()
+    close(again, formula(q, k, v, causal(5), scale=0.4))
+
+
+def test_the_script_chooses_pytorchs_backend():
+    given = to_hpu(inputs(2, 4, 5, 8))
+    expected = torch.nn.functional.scaled_dot_product_attention(*given)
+    backend = torch.nn.attention.SDPBackend
+    for chosen in (backend.MATH, [backend.FLASH_ATTENTION, backend.MATH]):
+        with torch.nn.attention.sdpa_kernel(chosen):
+            torch.testing.assert_close(torch.nn.functional.scaled_dot_product_attention(*given), expected)
