@@ -15,13 +15,16 @@ from openhpu_record.writing import Writer
 TOGETHER = 8  # calls of lazy mode that become one graph
 
 
-def probe(writer: Writer, device: str, mode: str, seconds: float, number: int | None = None) -> int:
-    """Run the calls of the table within a time, and record them. Returns how many ran."""
+def some(number: int | None) -> list[dict[str, Any]]:
+    """So many calls, evenly over the table, so that they are of all kinds; None: all."""
+    every = probe_calls()
+    return every if number is None else every[:: max(1, len(every) // max(number, 1))][:number]
+
+
+def probe(writer: Writer, device: str, mode: str, seconds: float, chosen: list[dict[str, Any]]) -> int:
+    """Run calls within a time, and record them. Returns how many ran."""
     end = time.monotonic() + seconds
     done = 0
-    # Even over the table, so that few calls are of all kinds.
-    every = probe_calls()
-    chosen = every if number is None else every[:: max(1, len(every) // max(number, 1))][:number]
     together = TOGETHER if mode == "lazy" else 1
     writer.event("environment", mode=mode, **environment(device))
     for first in range(0, len(chosen), together):
@@ -63,7 +66,7 @@ def main(folder: str, device: str, mode: str, seconds: str, number: str) -> int:
         return 2
     writer = Writer(Path(folder), prefix=f"{mode}-")
     writer.manifest(what="probe", depth="calls", environment=environment(device))
-    done = probe(writer, device, mode, float(seconds), int(number) or None)
+    done = probe(writer, device, mode, float(seconds), some(int(number) or None))
     writer.close()
     print(f"{mode}: {done} calls", flush=True)
     return 0
