@@ -198,7 +198,10 @@ SUITES = {
         {"PYTHONPATH": os.pathsep.join([str(ROOT / "openhpu-port" / "src"), DEEPSPEED["PYTHONPATH"]])},
         compiles=True,
     ),
-    "predict": Suite(("tests/predict/**/test_*.py",), {"PYTHONPATH": str(ROOT / "openhpu-predict" / "src")}),
+    "predict": Suite(
+        ("tests/predict/**/test_*.py",),
+        {"PYTHONPATH": os.pathsep.join(str(ROOT / name / "src") for name in ("openhpu-predict", "openhpu-record"))},
+    ),
     "tpc": Suite(("tests/tpc/**/test_*.py",), {"PYTHONPATH": str(ROOT / "openhpu-tpc" / "src")}, compiles=True),
     "record": Suite(
         ("tests/record/**/test_*.py",),
