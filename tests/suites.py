@@ -204,13 +204,16 @@ SUITES = {
         period=3,
         turns=_files("port", "comparing"),
     ),
-    "predict": Suite(("tests/predict/**/test_*.py",), {"PYTHONPATH": str(ROOT / "openhpu-predict" / "src")}),
+    "predict": Suite(
+        ("tests/predict/**/test_*.py",),
+        {"PYTHONPATH": os.pathsep.join(str(ROOT / name / "src") for name in ("openhpu-predict", "openhpu-record"))},
+    ),
     "tpc": Suite(
         ("tests/tpc/**/test_*.py",),
         {"PYTHONPATH": str(ROOT / "openhpu-tpc" / "src")},
         compiles=True,
         period=3,
-        turns=_files("tpc", "building", "intrinsics", "language"),
+        turns=_files("tpc", "building", "intrinsics", "language", "registers"),
     ),
     "record": Suite(
         ("tests/record/**/test_*.py",),

@@ -13,7 +13,7 @@ from pathlib import Path
 from openhpu.device import mode
 from openhpu.observe import events
 from openhpu.settings.output import write_output
-from openhpu_predict import processes, steps, tracks
+from openhpu_predict import measured, processes, steps, tracks
 from openhpu_predict.devices import load
 from openhpu_predict.errors import PredictError
 from openhpu_predict.prediction import price
@@ -28,10 +28,11 @@ def main(arguments: Sequence[str]) -> int:
     """Run the subcommand. Returns the exit code: 2 for a wrong request, the script's if it fails."""
     parser = argparse.ArgumentParser(
         prog="openhpu predict",
-        usage="openhpu predict [OPTION ...] SCRIPT [ARG ...]",
+        usage="openhpu predict [OPTION ...] SCRIPT [ARG ...]\n"
+        "       openhpu predict --from RECORDING [--device D] [--fit FILE]",
         description="Predict the time and memory of a script's step on a Gaudi.",
     )
-    parser.add_argument("--device", default="gaudi3", help="gaudi2, gaudi3 (default) or a TOML file")
+    parser.add_argument("--device", help="gaudi2, gaudi3 (default) or a TOML file")
     parser.add_argument("--mode", choices=("graph", "eager"), help="default: graph in lazy mode, else eager")
     parser.add_argument("--cards", type=int, default=1, help="by the script's process group, else data parallel")
     parser.add_argument("--steps", type=int, default=steps.STEPS, help="steps to run; the last one counts (default 3)")
@@ -39,9 +40,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--tokens", type=int, help="tokens of a step, likewise")
     parser.add_argument("--compile-ms-per-op", type=float, metavar="MS", help="time to compile an operator of a graph")
     parser.add_argument("--trace", metavar="FILE", help="write the predicted step as a trace for Perfetto")
-    parser.add_argument("script", metavar="SCRIPT")
+    parser.add_argument("--from", dest="source", metavar="RECORDING", type=Path, help="of gaudi-record: its times")
+    parser.add_argument("--fit", metavar="FILE", type=Path, help="with --from: write a device file with fitted figures")
+    parser.add_argument("script", metavar="SCRIPT", nargs="?")
     parser.add_argument("rest", metavar="ARG", nargs=argparse.REMAINDER)
     options = parser.parse_args(arguments)
+    if options.source or options.fit:
+        return _from(options)
+    if options.script is None:
+        parser.error("no script was given")
     try:
         if not Path(options.script).is_file():
             raise PredictError(f"there is no script {options.script!r}; expected a file")
@@ -49,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
             raise PredictError(f"--trace: there is no folder {str(Path(options.trace).parent)!r} to write into")
         if options.steps < 1:
             raise PredictError(f"--steps is {options.steps}; expected 1 or more")
-        device = load(options.device)
+        device = load(options.device or "gaudi3")
         if (each := options.compile_ms_per_op) is not None:
             if not 0 < each < math.inf:
                 raise PredictError(f"--compile-ms-per-op is {each}; expected a number above 0")
@@ -75,6 +82,20 @@ def main(arguments: Sequence[str]) -> int:
             print(f"openhpu predict: {options.trace} can't be written: {error.strerror}", file=sys.stderr)
             return 1
     return code
+
+
+def _from(options: argparse.Namespace) -> int:
+    """Compare with a recording."""
+    try:
+        if options.source is None or options.script is not None:
+            raise PredictError("--from takes a recording and no script, and --fit belongs to --from")
+        device = load(options.device or measured.device_of(options.source))
+        text = measured.report(options.source, device, options.fit)
+    except PredictError as error:
+        print(f"openhpu predict: {error}", file=sys.stderr)
+        return 2
+    write_output("openhpu predict", text)
+    return 0
 
 
 def _run(recorder: Recorder, script: str, rest: list[str], number: int, cards: int) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from openhpu_predict import cost, fake, load, network, record
+from openhpu_predict import cost, fake, fitting, load, network, record
 from openhpu_predict.cost import Parameters
 from openhpu_predict.devices import DATA, Device
 from openhpu_predict.errors import PredictError
@@ -195,25 +195,14 @@ def fit(traced: list[Traced]) -> Parameters:
         "kernel_seconds": (1.4e-6, 1e-4),
         "first_token_seconds": (3.3e-3, 1e-1),
     }
-    values = {key: start for key, (start, _) in limits.items()}
     devices = {one.row.device: load(one.row.device) for one in traced}
 
     def loss(tried: dict[str, float]) -> float:
         parameters = Parameters(**tried)
         return sum(math.log(one.result(devices[one.row.device], parameters) / one.row.published) ** 2 for one in traced)
 
-    best = loss(values)
-    width = 0.3
-    while width > 0.005:
-        improved = False
-        for key in values:
-            for factor in (1 - width, 1 + width):
-                tried = {**values, key: min(values[key] * factor, limits[key][1])}
-                if (found := loss(tried)) < best - 1e-9:
-                    best = found
-                    values = tried
-                    improved = True
-        width = width if improved else width / 2
+    start = {key: first for key, (first, _) in limits.items()}
+    values = fitting.search(start, {key: most for key, (_, most) in limits.items()}, loss)
     return Parameters(**{key: float(f"{value:.3g}") for key, value in values.items()})
 
 

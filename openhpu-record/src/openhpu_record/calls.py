@@ -59,15 +59,15 @@ def encoded(value: Any, tensor: Tensors, home: str) -> Any:
     raise RecordError(f"an argument is a {type(value).__name__}, which a recording cannot hold")
 
 
-def decoded(value: Any, device: str, kept: Callable[[dict[str, Any]], torch.Tensor]) -> Any:
-    """An argument from JSON, with its tensors on `device`. `kept` reads a tensor that the recording holds."""
+def decoded(value: Any, device: str, tensor: Callable[[dict[str, Any]], torch.Tensor]) -> Any:
+    """An argument from JSON. `tensor` makes a tensor from what the recording says of it."""
     if isinstance(value, list):
-        return [decoded(one, device, kept) for one in value]
+        return [decoded(one, device, tensor) for one in value]
     if not isinstance(value, dict):
         return value
     kind, given = next(iter(value.items()))
     if kind == "tensor":
-        return _tensor(given, device, kept)
+        return tensor(given)
     if kind == "device":
         return torch.device(given if isinstance(given, str) else device)
     if kind == "float":
@@ -81,7 +81,8 @@ def decoded(value: Any, device: str, kept: Callable[[dict[str, Any]], torch.Tens
     raise RecordError(f"an argument is of the kind {kind!r}, which this version does not know")
 
 
-def _tensor(given: dict[str, Any], device: str, kept: Callable[[dict[str, Any]], torch.Tensor]) -> torch.Tensor:
+def filled(given: dict[str, Any], device: str, kept: Callable[[dict[str, Any]], torch.Tensor]) -> torch.Tensor:
+    """The tensor with the recorded values, or those of its rule. `kept` reads what the recording holds."""
     dtype = getattr(torch, given["dtype"], None)
     if not isinstance(dtype, torch.dtype):
         raise UnknownOperatorError(f"this PyTorch has no dtype {given['dtype']!r}")
@@ -127,13 +128,18 @@ def operator(name: str) -> Any:
 def ready(call: dict[str, Any], device: str, kept: Callable[[dict[str, Any]], torch.Tensor]) -> Callable[[], Any]:
     """The call with its inputs on the device, which runs each time. Raises RecordError."""
     function = operator(call["op"])
-    args = decoded(call["args"], device, kept)
-    kwargs = {name: decoded(value, device, kept) for name, value in call.get("kwargs", {}).items()}
+    args, kwargs = arguments(call, device, lambda given: filled(given, device, kept))
 
     def run() -> list[torch.Tensor]:
         return results(function, args, kwargs, function(*args, **kwargs))
 
     return run
+
+
+def arguments(call: dict[str, Any], device: str, tensor: Callable[[dict[str, Any]], torch.Tensor]) -> tuple[Any, Any]:
+    """Those of a call, by their places and by their names."""
+    named = {name: decoded(value, device, tensor) for name, value in call.get("kwargs", {}).items()}
+    return decoded(call["args"], device, tensor), named
 
 
 def results(function: Any, args: Any, kwargs: Any, returned: Any) -> list[torch.Tensor]:

@@ -14,6 +14,7 @@ from openhpu_record.errors import RecordError
 MOST_KEPT = 4096  # elements of a result that are kept; of a larger one these, evenly spaced
 _TEXT = 400  # characters of an error
 _SEED = 20_250  # of the two draws that must be equal
+_DIFFERENT = 100  # numbers among random ones, from which on there are deciles
 _RUNS = 2  # that are timed; the fastest counts
 
 Kept = Callable[[dict[str, Any]], torch.Tensor]
@@ -24,10 +25,13 @@ def no_tensor(place: dict[str, Any]) -> torch.Tensor:
     raise RecordError(f"the tensor {place['name']!r} is not there")
 
 
-def run(call: dict[str, Any], device: str, kept: Kept = no_tensor) -> Callable[[], dict[str, Any]]:
+def run(
+    call: dict[str, Any], device: str, kept: Kept = no_tensor, most: int = MOST_KEPT
+) -> Callable[[], dict[str, Any]]:
     """Begin a call. The function that is returned reads the results: `{"results": [...]}` or `{"error": ...}`.
 
-    A result has its form, `numbers`, `hash` and `values`, a tensor on the host with `step`, their distance.
+    A result has its form, `numbers`, `hash` and `values`, a tensor on the host of at most `most` elements, with `step`,
+    their distance.
     """
     try:
         found = calls.ready(call, device, kept)()
@@ -37,21 +41,21 @@ def run(call: dict[str, Any], device: str, kept: Kept = no_tensor) -> Callable[[
 
     def read() -> dict[str, Any]:
         try:
-            return {"results": [read_result(one) for one in found]}
+            return {"results": [read_result(one, most) for one in found]}
         except Exception as error:
             return failed(error)
 
     return read
 
 
-def read_result(result: torch.Tensor) -> dict[str, Any]:
+def read_result(result: torch.Tensor, most: int = MOST_KEPT) -> dict[str, Any]:
     """The form of a result, its numbers, and those of its elements that are kept. Waits for the device."""
     about = describing.form(result)
     if result.layout is not torch.strided or result.is_quantized:
         return about
     part, step = describing.spaced(result)
     host = part.cpu()
-    values, more = describing.spaced(host, MOST_KEPT)
+    values, more = describing.spaced(host, most)
     about |= {"numbers": describing.numbers(host), "hash": describing.digest(host)}
     about |= {"values": values, "step": step * more if step else 0}
     return about
@@ -67,14 +71,18 @@ def failed(error: Exception) -> dict[str, Any]:
 
 
 def distribution(call: dict[str, Any], device: str) -> dict[str, Any]:
-    """What a random operator draws: statistics and deciles, and whether a seed gives the same numbers again."""
+    """What a random operator draws: statistics, and whether a seed gives the same numbers again.
+
+    Deciles where there are many different numbers; else they are steps.
+    """
     torch.manual_seed(_SEED)
-    first = run(call, device)()
+    first = run(call, device, most=describing.MOST_ELEMENTS)()
     torch.manual_seed(_SEED)
     second = run(call, device)()
     for one, again in zip(first.get("results", []), second.get("results", [])):
         values = one["values"].double().sort()[0]
-        one["deciles"] = [float(values[(len(values) - 1) * k // 10]) for k in range(11)] if len(values) else []
+        many = len(values.unique()) > _DIFFERENT
+        one["deciles"] = [float(values[(len(values) - 1) * k // 10]) for k in range(11)] if many else []
         one["repeats"] = one["hash"] == again["hash"]
         one["values"] = values[:0]  # the numbers of one seed are those of one generator
     return first

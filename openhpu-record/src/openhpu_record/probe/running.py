@@ -9,19 +9,27 @@ from openhpu_record import outcomes
 from openhpu_record.device import mark_step, prepared
 from openhpu_record.environment import environment, facts
 from openhpu_record.errors import RecordError
-from openhpu_record.probe.table import RANDOM, probe_calls
+from openhpu_record.probe.table import RANDOM, SPEED, probe_calls
 from openhpu_record.writing import Writer
 
 TOGETHER = 8  # calls of lazy mode that become one graph
 
 
-def probe(writer: Writer, device: str, mode: str, seconds: float, number: int | None = None) -> int:
-    """Run the calls of the table within a time, and record them. Returns how many ran."""
+def some(number: int | None) -> list[dict[str, Any]]:
+    """So many calls, evenly over the table but for those of SPEED, so that they are of all kinds; None: all."""
+    every = probe_calls()
+    if number is None:
+        return every
+    small = [call for call in every if call["family"] != SPEED]
+    return small[:: max(1, len(small) // max(number, 1))][:number]
+
+
+def probe(writer: Writer, device: str, mode: str, seconds: float, chosen: list[dict[str, Any]]) -> int:
+    """Run calls within a time, and record them. Returns how many ran."""
     end = time.monotonic() + seconds
     done = 0
-    # Even over the table, so that few calls are of all kinds.
-    every = probe_calls()
-    chosen = every if number is None else every[:: max(1, len(every) // max(number, 1))][:number]
+    if mode == "lazy":  # its graphs are not timed
+        chosen = [call for call in chosen if call["family"] != SPEED]
     together = TOGETHER if mode == "lazy" else 1
     writer.event("environment", mode=mode, **environment(device))
     for first in range(0, len(chosen), together):
@@ -63,7 +71,7 @@ def main(folder: str, device: str, mode: str, seconds: str, number: str) -> int:
         return 2
     writer = Writer(Path(folder), prefix=f"{mode}-")
     writer.manifest(what="probe", depth="calls", environment=environment(device))
-    done = probe(writer, device, mode, float(seconds), int(number) or None)
+    done = probe(writer, device, mode, float(seconds), some(int(number) or None))
     writer.close()
     print(f"{mode}: {done} calls", flush=True)
     return 0

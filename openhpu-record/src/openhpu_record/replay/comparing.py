@@ -58,7 +58,7 @@ def _one(call: dict[str, Any], there: Outcome, here: Outcome) -> Verdict:
     for what in ("dtype", "shape"):
         if there[what] != here[what]:
             return Verdict(DIFFERENT, f"the {what} is {there[what]} there, {here[what]} here", math.inf, f"{what}")
-    if "deciles" in there and "deciles" in here:
+    if "repeats" in there and "repeats" in here:
         return _drawn(there, here)
     if there.get("hash") is not None and (there["hash"], there["step"]) == (here.get("hash"), here.get("step")):
         return Verdict(EQUAL)
@@ -101,6 +101,8 @@ def _drawn(there: Outcome, here: Outcome) -> Verdict:
     allowed = _SIGMAS * spread * math.sqrt(2 / max(b["of"], 1)) + 4e-3 * abs(b["mean"])
     if abs(a["mean"] - b["mean"]) > allowed:
         return Verdict(DIFFERENT, f"the mean is {a['mean']:.4g} there, {b['mean']:.4g} here", math.inf, "distribution")
+    if not (there["deciles"] and here["deciles"]):
+        return Verdict(CLOSE, "other numbers of the same mean")
     width = here["deciles"][9] - here["deciles"][1]
     for k, (one, other) in enumerate(zip(there["deciles"][1:-1], here["deciles"][1:-1], strict=True), 1):
         if abs(one - other) > _DECILE * width + 1e-6:
