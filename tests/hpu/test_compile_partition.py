@@ -114,3 +114,22 @@ def test_memory_that_parts_share_keeps_its_order(counted):
         f = compiled_agrees(work, arguments)
         with counted(graph_replays=replays):
             f(*arguments(3))
+
+
+@pytest.mark.parametrize("entry", ["sin", "aten.sin", "aten::sin", "aten.sin.default", torch.ops.aten.sin.default])
+def test_an_operator_that_the_script_keeps_eager(compiled_graphs, entry):
+    from habana_frameworks.torch.dynamo.compile_backend.shared_layer import hpu_fallback_op_list
+
+    hpu_fallback_op_list.append(entry)
+    try:
+        compiled_agrees(lambda x: (x * 2).sin() + 1, lambda k: (torch.ones(3, device="hpu") * k,), fullgraph=True)
+    finally:
+        hpu_fallback_op_list.remove(entry)
+    (graph,) = compiled_graphs
+    assert dict(graph.layout.eager) == {"aten::sin": 1}
+    assert dict(graph.layout.reasons) == {"aten::sin": "hpu_fallback_op_list names it"}
+    assert len(graph.layout.clusters) == 2
+    compiled_graphs.clear()
+    torch._dynamo.reset()
+    compiled_agrees(lambda x: (x * 2).sin() + 1, lambda k: (torch.ones(3, device="hpu") * k,), fullgraph=True)
+    assert not compiled_graphs[0].layout.eager
