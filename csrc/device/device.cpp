@@ -25,7 +25,8 @@ uint64_t capacity_of(const DeviceConfig& config) {
 Device::Device(int index, const DeviceConfig& config, const std::vector<int>& modules, Streams& streams)
     : index_(index),
       cores_(usable_cores(config.processes)),
-      lock_(config.lock_modules ? std::make_unique<ModuleLock>(modules, config.module_wait_s) : nullptr),
+      lock_(
+          config.lock_modules ? std::make_unique<ModuleLock>(modules, config.module_wait_s, "", config.job) : nullptr),
       module_(lock_ ? lock_->module() : modules.at(0)),
       queue_(std::make_unique<CommandQueue>(std::to_string(index))),
       streams_(streams) {
@@ -84,6 +85,7 @@ struct DeviceRegistry::Impl {
   // The modules that device `index` may get, in the order in which they are tried.
   std::vector<int> candidates(int index) const {
     const auto& all = config.modules;
+    if (config.lock_modules && !config.job.name.empty()) return config.machine;
     if (!config.floating) return {all[static_cast<size_t>(index)]};
     auto start = static_cast<size_t>(index);
     if (devices[0]) {
@@ -160,6 +162,9 @@ void DeviceRegistry::configure(DeviceConfig config) {
     }
   }
   auto lock = impl_->lock();
+  if (!config.job.name.empty() && (config.modules.size() != 1 || config.machine.empty() || config.job.rank < 0)) {
+    throw std::invalid_argument("a process of a job has one HPU module, of a machine that has some, and a rank");
+  }
   if (impl_->in_use.load() && !(config == impl_->config)) {
     throw std::logic_error("HPU devices are already open: their configuration can no longer change");
   }
@@ -196,6 +201,7 @@ int DeviceRegistry::module(int index) {
   if (Device* device = get_if_open(index)) return device->module();
   if (index < 0 || index >= count()) throw std::out_of_range(impl_->range_error(index));
   if (bad_fork()) return impl_->config.modules[static_cast<size_t>(index)];  // the lock may be held for ever
+  if (!config().job.name.empty()) return config().modules[static_cast<size_t>(index)];
   auto lock = impl_->lock();
   return impl_->candidates(index).front();
 }

@@ -19,6 +19,10 @@ struct DeviceConfig {
   // The user chose no modules: these are all of the machine. Index 0 takes the first free one. Index i takes the next
   // free one from the i-th behind it, in a circle.
   bool floating = false;
+  // A launcher started the process, and the user chose no modules: its one device takes the free module of `machine`
+  // that the job has for this process. `modules` is the one that it would have on an idle machine.
+  ModuleJob job;
+  std::vector<int> machine;
   double module_wait_s = 1.0;   // how long to wait for a module while all that may be taken are in use
   uint64_t memory_bytes = 0;    // capacity per device; 0: what the machine can give when it is opened
   bool protect_memory = false;  // debug: device memory inaccessible outside kernels
@@ -32,7 +36,7 @@ struct DeviceConfig {
 // One software accelerator: memory, workspace (scratch memory of kernels, in worker order), queue, streams.
 class Device {
  public:
-  // On the first free one of the modules.
+  // On the first free one of the modules, or that of the job.
   Device(int index, const DeviceConfig& config, const std::vector<int>& modules, Streams& streams);
   ~Device();
 

@@ -1,21 +1,27 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "device/module_job.h"
 
 namespace openhpu::device {
 
 // Exclusive ownership of a module between processes of this machine, as the driver gives it on Gaudi.
-// A lock is an flock()ed file. It dies with its process, however the process ends, and lives while the process is
-// stopped. The file names the owner (pid, start time, command line) for the error message of the next process. The
-// entry of a dead owner is recognised and not shown.
+// A lock is a locked file (LockFile). The file names the owner (pid, start time, command line) for the error message of
+// the next process. The entry of a dead owner is recognised and not shown.
 class ModuleLock {
  public:
-  // Takes the first free one of `modules`, tried in this order. Where none is, waits up to `timeout_s` for one. Throws
-  // std::runtime_error naming modules, holders' pids and commands, whether they are stopped, and the remedy.
+  // Takes the first free one of `modules`, tried in this order, which no job has put aside. Where none is, waits up to
+  // `timeout_s` for one. A process of a job takes what the job has put aside for its rank. The first one that comes
+  // puts modules aside for each of them; where too few are free it waits, and takes none.
+  // Throws std::runtime_error naming modules, holders' pids and commands, whether they are stopped, and the remedy.
   // Files lie in `directory`, by default a per-user folder under $XDG_RUNTIME_DIR or /tmp (mode 0700).
-  explicit ModuleLock(const std::vector<int>& modules, double timeout_s = 0.0, const std::string& directory = {});
-  // The same for one module that was asked for by its number.
+  explicit ModuleLock(
+      const std::vector<int>& modules, double timeout_s = 0.0, const std::string& directory = {},
+      const ModuleJob& job = {});
+  // The same for one module that was asked for by its number. It counts as free also where a job has put it aside.
   explicit ModuleLock(int module, double timeout_s = 0.0, const std::string& directory = {})
       : ModuleLock(std::vector<int>{module}, timeout_s, directory) {}
   ~ModuleLock();
@@ -26,7 +32,8 @@ class ModuleLock {
   static std::string default_directory();
 
  private:
-  int fd_ = -1;
+  std::unique_ptr<LockFile> file_;
+  std::unique_ptr<JobFile> job_;
   int module_ = -1;
 };
 

@@ -82,13 +82,16 @@ void bind_device(py::module& m) {
   m.attr("MAX_DEVICES") = kMaxDevices;
   m.def(
       "configure",
-      [](std::vector<int> modules, bool floating, int visible, double module_wait_s, uint64_t memory_bytes,
-         bool protect_memory, bool lock_modules, int spin_us, int processes) {
+      [](std::vector<int> modules, bool floating, std::vector<int> machine, std::string job, int job_rank, int job_size,
+         int visible, double module_wait_s, uint64_t memory_bytes, bool protect_memory, bool lock_modules, int spin_us,
+         int processes) {
         TORCH_CHECK(
             visible >= 0 && visible <= kMaxDevices, "cannot show ", visible, " HPU devices: ", kMaxDevices, " at most");
         device::DeviceRegistry::instance().configure(
             {.modules = std::move(modules),
              .floating = floating,
+             .job = {.name = std::move(job), .rank = job_rank, .size = job_size},
+             .machine = std::move(machine),
              .module_wait_s = module_wait_s,
              .memory_bytes = memory_bytes,
              .protect_memory = protect_memory,
@@ -97,7 +100,8 @@ void bind_device(py::module& m) {
              .processes = processes});
         set_visible_indices(visible);
       },
-      py::kw_only(), py::arg("modules"), py::arg("floating"), py::arg("visible"), py::arg("module_wait_s"),
+      py::kw_only(), py::arg("modules"), py::arg("floating"), py::arg("machine"), py::arg("job"), py::arg("job_rank"),
+      py::arg("job_size"), py::arg("visible"), py::arg("module_wait_s"),
       py::arg("memory_bytes"), py::arg("protect_memory"), py::arg("lock_modules"), py::arg("spin_us"),
       py::arg("processes"));
   m.def("registration_is_late", [] { return !at::detail::getHPUHooks().hasHPU(); });

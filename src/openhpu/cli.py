@@ -140,7 +140,7 @@ def _trace(options: argparse.Namespace) -> int:
         if not merging and (output is not None or len(files) > 1):
             raise reading.TraceError("give one trace; several become one with: openhpu trace merge FILE ... -o MERGED")
         if not merging:
-            write_output("openhpu trace", summary.summary(reading.read(Path(files[0]))))
+            write_output("openhpu trace", summary.of_file(Path(files[0])))
             return 0
         document = merge.merge([Path(file) for file in files[1:]])
     except reading.TraceError as error:

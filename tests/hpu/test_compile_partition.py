@@ -147,3 +147,22 @@ def test_a_function_with_a_backward_of_its_own():
         x = torch.tensor([1.0, 2.0], device="hpu").add_(k).requires_grad_()
         f(x).sum().backward()
         torch.testing.assert_close(x.grad.cpu(), 2 * 6 * (2 * x.detach().cpu()) ** 2)
+
+
+@pytest.mark.parametrize("entry", ["sin", "aten.sin", "aten::sin", "aten.sin.default", torch.ops.aten.sin.default])
+def test_an_operator_that_the_script_keeps_eager(compiled_graphs, entry):
+    from habana_frameworks.torch.dynamo.compile_backend.shared_layer import hpu_fallback_op_list
+
+    hpu_fallback_op_list.append(entry)
+    try:
+        compiled_agrees(lambda x: (x * 2).sin() + 1, lambda k: (torch.ones(3, device="hpu") * k,), fullgraph=True)
+    finally:
+        hpu_fallback_op_list.remove(entry)
+    (graph,) = compiled_graphs
+    assert dict(graph.layout.eager) == {"aten::sin": 1}
+    assert dict(graph.layout.reasons) == {"aten::sin": "hpu_fallback_op_list names it"}
+    assert len(graph.layout.clusters) == 2
+    compiled_graphs.clear()
+    torch._dynamo.reset()
+    compiled_agrees(lambda x: (x * 2).sin() + 1, lambda k: (torch.ones(3, device="hpu") * k,), fullgraph=True)
+    assert not compiled_graphs[0].layout.eager

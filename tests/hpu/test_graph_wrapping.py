@@ -219,6 +219,25 @@ def test_what_cannot_be_wrapped():
         wrap_function(3)
 
 
+def test_new_inputs_are_copied_into_those_of_a_graph():
+    """As libraries write it: they keep the inputs of a capture, and copy into them before each replay."""
+    x = [torch.ones(2, device="hpu"), {"scale": torch.ones((), device="hpu")}, 3]
+    graph = torch.hpu.HPUGraph()
+    with torch.hpu.stream(torch.hpu.Stream()):
+        graph.capture_begin()
+        y = x[0] * x[1]["scale"] + 1
+        graph.capture_end()
+    new = [torch.tensor([3.0, 4.0]), {"scale": torch.full((), 10.0, device="hpu")}, 3]
+    torch.hpu.graphs.copy_to(x, new)
+    graph.replay()
+    torch.hpu.synchronize()
+    assert y.tolist() == [31.0, 41.0]
+    with pytest.raises(ValueError, match="there are 1 tensors to copy into 2; expected as many"):
+        torch.hpu.graphs.copy_to(x, new[:1])
+    with pytest.raises(ValueError, match=r"tensor 0 has the shape \[3\], its destination \[2\]; expected the same"):
+        torch.hpu.graphs.copy_to(x, [torch.ones(3), *new[1:]])
+
+
 def test_a_packer_takes_nested_tensors_apart():
     packer = torch.hpu.TensorPacker()
     x, y = torch.ones(2, device="hpu"), torch.zeros(3, device="hpu")

@@ -84,7 +84,8 @@ def test_processes_that_chose_none_take_the_first_free_module_and_a_choice_is_ex
     assert module_of(second) == 1
     third = start()
     assert module_of(third) == 2
-    for choice in ({"HABANA_VISIBLE_MODULES": "0,1"}, {"HLS_MODULE_ID": "0"}, {"LOCAL_RANK": "0"}):
+    strict = {"LOCAL_RANK": "0", "OPENHPU_STRICT": "gaudi"}
+    for choice in ({"HABANA_VISIBLE_MODULES": "0,1"}, {"HLS_MODULE_ID": "0"}, strict):
         error = refused(start(**choice, OPENHPU_MODULE_WAIT_S="0"))
         assert f"HPU module 0 is in use by process {first.pid} ({sys.executable} -c" in error
         assert "End that process, or choose another module with HABANA_VISIBLE_MODULES." in error
@@ -125,3 +126,19 @@ def test_an_interrupt_ends_the_wait_for_a_module(start):
     assert out == ""
     assert error.strip().endswith("KeyboardInterrupt")
     end(first)
+
+
+def test_the_ranks_of_two_jobs_take_free_modules_without_any_setting(start):
+    """As launchers start them: torchrun, DeepSpeed's, and one that says no more than the local rank."""
+    other = start(HABANA_VISIBLE_MODULES="1")
+    assert module_of(other) == 1
+    torchrun = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29500", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    deepspeed = {"MASTER_ADDR": "localhost", "MASTER_PORT": "29600", "WORLD_SIZE": "2", "LOCAL_SIZE": "2"}
+    last = start(**torchrun, RANK="1", LOCAL_RANK="1")
+    assert module_of(last) == 2
+    ranks = [start(**job, RANK="0", LOCAL_RANK="0") for job in (deepspeed, torchrun)]
+    assert [module_of(rank) for rank in ranks] == [3, 0]
+    alone = start(LOCAL_RANK="0")
+    assert module_of(alone) == 5  # 4 is put aside for the other rank of DeepSpeed's
+    for process in (other, last, *ranks, alone):
+        end(process)

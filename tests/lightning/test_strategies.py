@@ -1,9 +1,12 @@
-"""Processes that Lightning starts itself."""
+"""Processes that Lightning starts itself, and what scripts ask of strategies."""
+
+import importlib.util
 
 
 def test_two_devices_of_a_script(script, tmp_path):
     printed = script("""
-        import os
+        import importlib.util
+import os
         import sys
         import torch
         from lightning.pytorch import Trainer
@@ -28,3 +31,9 @@ def test_two_devices_of_a_script(script, tmp_path):
     assert (first, second) == ("0", "1")
     assert rest == same
     assert rest[0] == "2"
+
+
+def test_whether_deepspeed_is_there_under_the_name_that_scripts_ask_for():
+    there = importlib.util.find_spec("deepspeed") is not None
+    for name in ("strategies", "pytorch.strategies", "fabric.strategies"):
+        assert there == importlib.import_module(f"lightning_habana.{name}.deepspeed")._DEEPSPEED_AVAILABLE

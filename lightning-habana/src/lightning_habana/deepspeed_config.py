@@ -28,9 +28,14 @@ NAMES: dict[str, dict[str, Any]] = {
 _OF_BOTH = {"checkpoint", "tensor_parallel"}
 
 
+def is_available() -> bool:
+    """Whether DeepSpeed is installed. Nothing imports it."""
+    return importlib.util.find_spec("deepspeed") is not None
+
+
 def require(strategy: str) -> None:
     """Raise MisconfigurationException where DeepSpeed is not installed."""
-    if importlib.util.find_spec("deepspeed") is None:
+    if not is_available():
         raise roots.MisconfigurationException(
             f"`{strategy}` needs DeepSpeed, which is not installed: `DS_BUILD_OPS=0 pip install deepspeed` (the public "
             "one, 0.16 or newer). Without it 'hpu_fsdp' also divides weights, gradients and optimizer states among the "

@@ -103,3 +103,11 @@ def dump_state_and_terminate(message: str = "", path: str = "device_state.json")
     """Write `state()` to `path` and end the process with RuntimeError."""
     Path(path).write_text(json.dumps(state(), indent=1), encoding="utf-8")
     raise RuntimeError(f"terminated on request: {message or 'no reason given'}; the device's state is in {path}")
+
+
+def refused(module: str, name: str) -> AttributeError:
+    """The error of a function of Gaudi's debug modules that has no meaning here."""
+    return AttributeError(
+        f"module {module!r} has no attribute {name!r}: it looks into Gaudi's graph compiler or driver, which is not "
+        "there; openhpu.counters() and `openhpu run` show what the device does"
+    )

@@ -1,78 +1,240 @@
-"""Finds changing shapes: in a model's modules, and in a data loader."""
+"""Finds what is compiled anew: in which module of a model, and for which batches of a data loader."""
 
 import csv
 import functools
+import inspect
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-_FIELDS = ("step", "module", "class", "inputs", "outputs", "new_in", "new_out")
+from openhpu.device import mode, steps
+from openhpu.observe import events
+
+# The columns of the two tables, and the keys of their rows.
+_CALLS = {
+    "Step": "step",
+    "Recompiling modules": "module",
+    "New in": "new_in",
+    "New out": "new_out",
+    "Class": "class",
+    "Location": "location",
+    "Comment": "comment",
+    "Cause": "cause",
+}
+_COUNTS = {"Recompile count": "count", "Class": "class", "Location": "location", "Module name": "module"}
+_RAW = ("step", "module", "class", "inputs", "outputs", "new_in", "new_out", "compiled", "cause")
+
+NEW_INPUT = "new input shape"
+DYNAMIC = "already processed input shape still recompiled, maybe dynamic ops"
+_NOTHING = "Nothing was compiled anew after the first step."
+_ON_CPU = (
+    "The model ran on the CPU, where nothing is compiled: the table lists calls with new shapes, of which hpu would "
+    "compile each."
+)
+
+
+class _Call:
+    """A module's call that has not ended."""
+
+    def __init__(self, path: str, inputs: str, number: int) -> None:
+        self.path = path
+        self.inputs = inputs
+        self.number = number
+        self.learned = 0  # operators that the device met for the first time
+        self.compiled = 0  # in the module itself, not in its parts
+        self.causes: list[str] = []
 
 
 class Dynamicity:
-    """Follows a model's modules through hooks."""
+    """Follows a model's modules through hooks, and what the device compiles for each.
+
+    In lazy mode a graph ends where a module begins and ends, so that each graph is part of one module. What counts is
+    a graph that the device has not seen before; in eager mode an operator with sizes that it has not seen before; with
+    torch.compile a graph that is traced anew.
+    """
 
     def __init__(self, model: torch.nn.Module, name: str, csv_out: str) -> None:
         self._csv_out = csv_out
+        self._root = model
         self._step = 0
+        self._entered = 0
+        self._open: list[_Call] = []
+        self._before = 0
+        self._causes: list[str] = []
+        self._traced = self._first_sights = 0
+        self._listening: list[events.Subscription] = []
         self._seen: dict[str, set[tuple[str, str]]] = {}
-        self.calls: list[dict[str, Any]] = []  # with the values of _FIELDS
+        # Calls with these inputs and outputs learned sizes by running operators outside of their graph. The next call
+        # records the whole graph, which is the same one.
+        self._unsettled: set[tuple[str, str, str]] = set()
+        self._on_hpu = False
+        self.calls: list[dict[str, Any]] = []  # with the keys of _RAW, and more
+        self._places: dict[type, str] = {}
         for path, module in model.named_modules():
-            called = functools.partial(self._called, f"{name}.{path}" if path else name)
-            module.register_forward_hook(called, with_kwargs=True)
-        model.register_forward_hook(self._end_of_step)
+            whole = "/".join((name, *path.split("."))) if path else name
+            module.register_forward_pre_hook(functools.partial(self._enter, whole), with_kwargs=True)
+            module.register_forward_hook(functools.partial(self._leave, whole), with_kwargs=True, always_call=True)
 
-    def _called(self, path: str, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-        inputs, outputs = shapes((args, kwargs)), shapes(result)
-        seen = self._seen.setdefault(path, set())
-        new_in = all(inputs != known for known, _ in seen)
+    def _enter(self, path: str, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        if module is self._root:
+            self._open.clear()
+            self._listen()
+        self._attribute()
+        self._open.append(_Call(path, shapes((args, kwargs)), self._entered))
+        self._entered += 1
+        self._on_hpu = self._on_hpu or any(_is_on_hpu(value) for value in ((args, kwargs), list(module.parameters())))
+
+    def _leave(self, path: str, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        self._attribute()
+        while self._open and self._open[-1].path != path:
+            self._open.pop()  # of a call that an exception ended
+        if self._open:
+            self._end(self._open.pop(), module, result)
+        if module is self._root:
+            self._step += 1
+            for subscription in self._listening:
+                events.unsubscribe(subscription)
+            self._listening.clear()
+
+    def _end(self, call: _Call, module: torch.nn.Module, result: Any) -> None:
+        outputs = shapes(result)
+        seen = self._seen.setdefault(call.path, set())
+        new_in = all(call.inputs != known for known, _ in seen)
         new_out = all(outputs != known for _, known in seen)
-        seen.add((inputs, outputs))
-        call = self._step, path, type(module).__name__, inputs, outputs, new_in, new_out
-        self.calls.append(dict(zip(_FIELDS, call, strict=True)))
+        seen.add((call.inputs, outputs))
+        kind = (call.path, call.inputs, outputs)
+        compiled = 0 if kind in self._unsettled else call.compiled + call.learned
+        self._unsettled.discard(kind)
+        if call.learned:
+            self._unsettled.add(kind)
+        if not self._on_hpu:
+            compiled = int(new_in or new_out)
+        self.calls.append(
+            {
+                "step": self._step,
+                "module": call.path,
+                "class": type(module).__name__,
+                "inputs": call.inputs,
+                "outputs": outputs,
+                "new_in": new_in,
+                "new_out": new_out,
+                "compiled": compiled,
+                "cause": "; ".join(call.causes) if compiled else "",
+                "location": self._place_of(type(module)),
+                "number": call.number,
+            }
+        )
 
-    def _end_of_step(self, module: torch.nn.Module, args: Any, result: Any) -> None:
-        self._step += 1
+    # What the device compiled
+
+    def _listen(self) -> None:
+        if not self._listening:
+            for kind in ("recompilation", "graph_traced", "wait"):
+                self._listening.append(events.subscribe(kind, self._heard))
+
+    def _heard(self, event: events.Event) -> None:
+        found = event.params
+        if event.kind == "graph_traced":
+            self._traced += 1
+        elif event.kind == "wait":
+            self._first_sights += found["kind"] == "first_sight"
+        elif found["cause"] != "guard":
+            what = f"{found['cause']} of {found['argument']} in {found['op']}: {found['before']} -> {found['after']}"
+            self._causes.append(f"{what}, from {found['origin_op']}" if found.get("origin_op") else what)
+        else:
+            self._causes.append("a guard of torch.compile failed")
+
+    def _attribute(self) -> None:
+        """End the graph. What was compiled since the last time belongs to the innermost module that is running."""
+        lazy = mode.is_lazy()
+        if lazy:
+            steps.iter_mark_step()
+        counted = events.counters()
+        made = self._traced + counted["graphs_new" if lazy else "ops_predicted"]
+        if self._open:
+            self._open[-1].compiled += made - self._before
+            self._open[-1].learned += self._first_sights
+            self._open[-1].causes += self._causes
+        self._before = made
+        self._first_sights = 0
+        self._causes.clear()
+
+    def _place_of(self, kind: type) -> str:
+        if kind not in self._places:
+            try:
+                self._places[kind] = f"{inspect.getsourcefile(kind)}:{inspect.getsourcelines(kind)[1]}"
+            except (OSError, TypeError):  # a class of the terminal or of a compiled module
+                self._places[kind] = ""
+        return self._places[kind]
+
+    # Tables
 
     def analyse(self) -> list[dict[str, Any]]:
-        """Print, write to `<csv_out>.csv` and return the calls after the first step that met new shapes.
-
-        Only the innermost modules: if a part of a module met new shapes, the module itself is not listed.
-        """
-        rows = []
-        new = [call for call in self.calls if call["step"] and (call["new_in"] or call["new_out"])]
-        for call in new:
-            if any(c["step"] == call["step"] and c["module"].startswith(call["module"] + ".") for c in new):
-                continue
-            comment = (
-                "new input shapes: pad the data, or drop the last batch"
-                if call["new_in"]
-                else "input shapes as before, new output shapes: sizes depend on values inside"
-            )
-            rows.append({**call, "comment": comment})
-        self._write(rows, (*_FIELDS, "comment"), Path(f"{self._csv_out}.csv"))
-        print(f"{len(rows)} calls of modules met new shapes after the first of {self._step} steps")
-        for row in rows:
-            print(
-                f"step {row['step']}: {row['module']} ({row['class']}): {row['inputs']} -> {row['outputs']}: "
-                f"{row['comment']}"
-            )
+        """Print and write both tables: `<csv_out>_1.csv` has what was compiled in each step, `<csv_out>_2.csv` how
+        often in each module. Returns the rows of the first."""
+        rows = [row for step in range(self._step + 1) for row in self._rows(step)]
+        counts = self._counts()
+        self._write(rows, _CALLS, "_1")
+        self._write(counts, _COUNTS, "_2")
+        if not self._on_hpu:
+            print(_ON_CPU)
+        print(_table(_CALLS, rows))
+        print()
+        print(_table(_COUNTS, counts))
+        if not any(row["step"] and row["compiled"] for row in rows):
+            print(_NOTHING)
         return rows
+
+    def _rows(self, step: int) -> list[dict[str, Any]]:
+        calls = sorted((call for call in self.calls if call["step"] == step), key=lambda call: call["number"])
+        compiled = [call["module"] for call in calls if call["compiled"]]
+        rows = []
+        for call in calls:
+            parts = [path for path in dict.fromkeys(compiled) if path.startswith(call["module"] + "/")]
+            if call["compiled"]:
+                comment = NEW_INPUT if call["new_in"] else DYNAMIC
+            elif parts:
+                comment = f"parent of {', '.join(parts)}"
+            else:
+                continue
+            rows.append({**call, "comment": comment})
+        return rows
+
+    def _counts(self) -> list[dict[str, Any]]:
+        """Of each module that was compiled, the most frequent first."""
+        compiled = [call for call in self.calls if call["compiled"]]
+        of_module = {call["module"]: call for call in compiled}
+        found = Counter(call["module"] for call in compiled)
+        return [{**of_module[module], "count": count} for module, count in found.most_common()]
 
     def raw(self) -> list[dict[str, Any]]:
         """Every call of every module, also written to `<csv_out>_raw.csv`."""
-        self._write(self.calls, _FIELDS, Path(f"{self._csv_out}_raw.csv"))
+        self._write(self.calls, {name: name for name in _RAW}, "_raw")
         return [*self.calls]
 
-    @staticmethod
-    def _write(rows: list[dict[str, Any]], fields: tuple[str, ...], path: Path) -> None:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, fields)
-            writer.writeheader()
-            writer.writerows(rows)
+    def _write(self, rows: list[dict[str, Any]], columns: dict[str, str], end: str) -> None:
+        with Path(f"{self._csv_out}{end}.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows([row[key] for key in columns.values()] for row in rows)
+
+
+def _table(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
+    """The rows as text, each column as wide as its widest value."""
+    lines = [list(columns), *([str(row[key]) for key in columns.values()] for row in rows)]
+    widths = [max(len(line[n]) for line in lines) for n in range(len(columns))]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def _is_on_hpu(value: Any) -> bool:
+    return any(tensor.device.type == "hpu" for _, tensor in _leaves(value, ""))
 
 
 def shapes(value: Any) -> str:
@@ -94,11 +256,13 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, torch.Tensor]]:
 def detect_recompilation_auto_model(
     model: torch.nn.Module, mdlname: str = "Net", waittime: float = 1, csv_out: str = "out"
 ) -> torch.nn.Module:
-    """Follow the shapes in `model`, under the name `mdlname`; returns `model`, with two functions more.
+    """Follow what the device compiles in `model`, under the name `mdlname`; returns `model`, with two functions more.
 
-    `model.analyse_dynamicity()` prints, returns and writes to `<csv_out>.csv` which modules met new shapes after the
-    first step, each of them a compilation. `model.raw_logs()` gives every call. `waittime` is accepted: compilations
-    need not be told apart by pauses here.
+    `model.analyse_dynamicity()` prints two tables, returns the rows of the first, and writes `<csv_out>_1.csv` (for
+    each step, from 0, the modules for which a graph was compiled, with a comment) and `<csv_out>_2.csv` (how often for
+    each module). `model.raw_logs()` gives every call. A module's graph ends where it calls another module, which makes
+    the model slower. `waittime` is accepted: compilations need not be told apart by pauses here. Source: Gaudi's
+    document on dynamic shapes.
     """
     found: Any = model
     followed = Dynamicity(model, mdlname, csv_out)
@@ -107,18 +271,34 @@ def detect_recompilation_auto_model(
     return model
 
 
-def data_dynamicity(dl: Any) -> dict[str, dict[str, int]]:
-    """Go through a data loader once; print and return how many batches had which shape, for each tensor in a batch."""
-    counted: dict[str, Counter[str]] = {}
-    batches = 0
+def data_dynamicity(dl: Any) -> dict[str, int]:
+    """Go through a data loader once. Prints and returns how many batches had which shape.
+
+    The shape of a batch is that of all its tensors. The last lines are the number of shapes, and what to do about it.
+    """
+    found: Counter[str] = Counter()
+    last = ""
     for batch in dl:
-        batches += 1
-        for path, tensor in _leaves(batch, "batch"):
-            counted.setdefault(path, Counter())[str(list(tensor.shape))] += 1
-    print(f"{batches} batches")
-    for path, found in counted.items():
-        print(f"{path}: {len(found)} different shapes, the most frequent {found.most_common(5)}")
-    return {path: dict(found.most_common()) for path, found in counted.items()}
+        last = ", ".join(f"{path or 'batch'}: {list(tensor.shape)}" for path, tensor in _leaves(batch, ""))
+        found[last] += 1
+    rows = [{"shape": shape, "count": count} for shape, count in found.most_common()]
+    print(_table({"Count": "count", "Shape of a batch": "shape"}, rows))
+    print(f"Number of unique shapes: {len(found)}")
+    print(_advice(found, last))
+    return dict(found.most_common())
+
+
+def _advice(found: Counter[str], last: str) -> str:
+    if not found:
+        return "The data loader has no batch."
+    if len(found) == 1:
+        return "All batches have one shape: the data cause no recompilation."
+    if len(found) == 2 and found[last] == 1:
+        return "Only the last batch has another shape, which costs a compilation: use drop_last=True, or fill it up."
+    return (
+        "Each new shape costs a compilation: pad the batches to one length (const_shape_dataloader), or to one of few "
+        "lengths (buckets)."
+    )
 
 
 class const_shape_dataloader:

@@ -3,7 +3,7 @@
 import importlib
 from typing import Any
 
-_LATER = ("compile_backend", "device_interface")
+_LATER = ("compile_backend", "debug_utils", "device_interface")
 
 
 def __getattr__(name: str) -> Any:

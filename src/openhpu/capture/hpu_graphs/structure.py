@@ -344,6 +344,23 @@ def input_hash(value: Any) -> Hashable:
     return Walk(value).key
 
 
+def copy_to(destination: Any, source: Any) -> None:
+    """Copy each tensor of nested arguments into the one at its place, such as new inputs into those of a graph.
+
+    Raises TypeError for what can't be walked, ValueError where the two have not the same number of tensors or one has
+    another shape.
+    """
+    into, new = Walk(destination).tensors, Walk(source).tensors
+    if len(into) != len(new):
+        raise ValueError(f"copy_to: there are {len(new)} tensors to copy into {len(into)}; expected as many")
+    for number, (static, given) in enumerate(zip(into, new, strict=True)):
+        if static.shape != given.shape:
+            shapes = f"{list(given.shape)}, its destination {list(static.shape)}"
+            raise ValueError(f"copy_to: tensor {number} has the shape {shapes}; expected the same")
+        if static is not given:
+            static.copy_(given, non_blocking=True)
+
+
 def context_key(training: bool) -> Hashable:
     """The state of a module that decides its operators, apart from its arguments."""
     return (

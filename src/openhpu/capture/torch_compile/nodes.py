@@ -11,6 +11,8 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx.experimental.symbolic_shapes import free_symbols, free_unbacked_symbols
 from torch.utils._pytree import tree_iter
 
+from openhpu.capture.torch_compile import kept_eager
+
 # Namespaces of operators whose Python code, where they have any, is PyTorch's or ours, and reads nothing but operands.
 _KNOWN = frozenset(
     {
@@ -168,6 +170,8 @@ def why_eager(node: fx.Node, device: torch.device, fixed: frozenset[fx.Node]) ->
     """Why no capture on `device` can hold the node; None if one may."""
     if node in fixed or node.op == "get_attr":
         return None
+    if kept_eager.operators.names(node):
+        return "hpu_fallback_op_list names it"
     if isinstance(node.target, OpOverload):
         tags = node.target.tags
         dynamic = torch.Tag.dynamic_output_shape in tags and not _has_static_shape(node)

@@ -35,9 +35,17 @@ class _Namespace(torch._ops._OpNamespace):  # type: ignore[misc]
     """`torch.ops.hpu`, which defines its operators when the first one is asked for."""
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("__"):
-            define()
-        return super().__getattr__(name)
+        if name.startswith("__"):
+            return super().__getattr__(name)
+        define()
+        try:
+            return super().__getattr__(name)
+        except AttributeError as error:
+            from openhpu.interface.gaudi_ops.not_built import REFUSED
+
+            if name in REFUSED:
+                raise AttributeError(f"torch.ops.hpu has no operator {name!r}: {REFUSED[name]}") from error
+            raise
 
     def __dir__(self) -> list[str]:
         define()

@@ -1,13 +1,23 @@
 """`openhpu trace FILE`: a summary of a trace, as text."""
 
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
-from openhpu.observe.profiler.reading import Event, commands, spans, union_us
+from openhpu.observe.profiler.reading import Event, TraceError, commands, read, spans, union_us
 
 _ROWS = 15
 _GAPS = 5
 _WAITS = ("hpuSynchronize", "hpuWaitForCompiler", "hpuFallback")
+
+
+def of_file(path: Path) -> str:
+    """The summary of the trace in this file. Raises TraceError where it is none."""
+    document = read(path)
+    try:
+        return summary(document)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise TraceError(f"an event of {path} is not one of a trace: {error!r}") from error
 
 
 def summary(document: dict[str, Any]) -> str:

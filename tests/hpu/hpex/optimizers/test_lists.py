@@ -1,5 +1,7 @@
 """Optimizers that step lists: their PyTorch counterparts' numbers, or those of the published formula."""
 
+import functools
+
 import pytest
 import torch
 
@@ -20,6 +22,7 @@ def train(make, steps=4, device="hpu", dtype=torch.float32):
         ("FusedSGD", "SGD", {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}, 1e-5),
         ("FusedAdagrad", "Adagrad", {"lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.5}, 1e-5),
         ("FusedResourceApplyMomentum", "SGD", {"momentum": 0.9}, 1e-5),
+        ("FusedResourceApplyMomentum", "SGD", {"momentum": 0.9, "weight_decay": 0.1}, 1e-5),
         ("Adam", "Adam", {}, 1e-4),
         ("AdamW", "AdamW", {}, 1e-4),
     ],
@@ -36,6 +39,41 @@ def test_lamb(no_fallback, decay, use_lamb):
     mine = train(lambda p: optimizers.FusedLamb(p, **options))
     expected = formula(4, decay=decay, most=2.0, trusted=bool(decay or use_lamb))
     torch.testing.assert_close(mine, expected, rtol=1e-4, atol=1e-5)
+
+
+# Arguments that programs pass, and where: in Gaudi's documents (gaudi-api 1.3), or in a public library.
+PASSED = [
+    ("FusedAdamW", {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8}, "optimum-habana's trainer"),
+    ("FusedAdamW", {"lr": 1e-3, "betas": (0.9, 0.95), "weight_decay": 1e-2, "eps": 1e-8}, "its diffusion examples"),
+    ("FusedAdamW", {"lr": 1e-3, "moments_dtype": (torch.bfloat16, torch.bfloat16)}, "gaudi-api"),
+    ("FusedAdamW", {"lr": 1e-3, "bias_correction": False}, "gaudi-api"),
+    ("FusedSGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-4}, "lightning-habana's tests"),
+    ("FusedSGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.0, "nesterov": True}, "torch.optim.SGD"),
+    ("FusedAdagrad", {"lr": 1e-2, "lr_decay": 0.0, "weight_decay": 0.0, "eps": 1e-10}, "gaudi-api"),
+    ("FusedLamb", {"lr": 1e-3, "max_grad_norm": 1.0, "use_lamb": True, "fused": True, "dtype": None}, "gaudi-api"),
+    ("FusedLamb", {"lr": 1e-3, "weight_decay": 0.01, "grad_averaging": True, "set_grad_none": True}, "gaudi-api"),
+    ("FusedResourceApplyMomentum", {"lr": 0.1, "momentum": 0.9, "weight_decay": 5e-5}, "as FusedLars wraps it"),
+    ("Adam", {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.0}, "torch.optim.Adam"),
+    ("AdamW", {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}, "torch.optim.AdamW"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "source"), PASSED)
+def test_arguments_that_programs_pass(no_fallback, name, arguments, source):
+    """They are taken, and a step with them changes the parameters."""
+    before = train(lambda p: torch.optim.SGD(p, lr=0.0), steps=1)
+    after = train(lambda p: getattr(optimizers, name)(p, **arguments), steps=1)
+    assert all(bool((a != b).any()) for a, b in zip(after, before, strict=True)), source
+
+
+def test_lars_around_resource_apply_momentum(no_fallback):
+    """Lars adds the weight decay, and the momentum's own step has none then: the numbers are those around SGD."""
+    options = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}
+    found = []
+    for kind in (optimizers.FusedResourceApplyMomentum, torch.optim.SGD):
+        wrapped = functools.partial(optimizers.FusedLars, skip_mask=[1, 0], eeta=0.01)
+        found.append(train(lambda p, kind=kind, wrapped=wrapped: wrapped(kind(p, **options)), steps=3))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
 
 
 def test_lars_scales_gradients_and_gives_the_weight_decay_back(no_fallback):

@@ -1,4 +1,4 @@
-"""Finding what changes its shape."""
+"""Finding what is compiled anew."""
 
 import csv
 
@@ -6,55 +6,112 @@ import pytest
 import torch
 
 from habana_frameworks.torch.utils import experimental as htexp
+from openhpu.interface import dynamicity
 
+NET = """
+import csv, torch
+from habana_frameworks.torch.utils import experimental as htexp
 
 class Chosen(torch.nn.Module):
-    """As many rows as are positive."""
-
     def forward(self, x):
-        return x[x[:, 0] > 0]
+        return x[x > 0] * 2
 
+class Static(torch.nn.Module):
+    def forward(self, x):
+        return torch.where(x > 0, x, 0) * 2
 
-@pytest.fixture
-def model(tmp_path):
-    net = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), Chosen())
-    return htexp.detect_recompilation_auto_model(net, mdlname="Mine", csv_out=str(tmp_path / "out"))
-
-
-def positive(rows, of):
-    x = torch.ones(of, 4)
-    x[rows:] = -1
-    return x
-
-
-def test_the_innermost_modules_that_met_new_shapes(model, tmp_path, capsys):
+def found(part, *batches):
+    net = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), part).to("hpu")
     with torch.no_grad():
-        model[0][0].weight.copy_(torch.eye(4))
-        model[0][0].bias.zero_()
-    for x in (positive(3, 8), positive(3, 8), positive(5, 8), positive(3, 6)):
-        model(x)
+        net[0][0].weight.copy_(torch.eye(4))
+        net[0][0].bias.zero_()
+    model = htexp.detect_recompilation_auto_model(net, mdlname="Mine", csv_out="out")
+    for rows, of in batches:
+        x = torch.ones(of, 4)
+        x[rows:] = -1
+        model(x.to("hpu")).sum().item()
     rows = model.analyse_dynamicity()
-    assert [(row["step"], row["module"], row["new_in"], row["new_out"]) for row in rows] == [
-        (2, "Mine.1", False, True),
-        (3, "Mine.0.0", True, True),
-        (3, "Mine.0.1", True, True),
-        (3, "Mine.1", True, False),
+    print([(row["step"], row["module"], row["comment"]) for row in rows if row["step"]])
+    with open("out_2.csv") as file:
+        print({row["Module name"]: int(row["Recompile count"]) for row in csv.DictReader(file)})
+"""
+
+
+def rows(result):
+    """The last two lines that `found` prints, of each of its calls."""
+    printed = [line for line in result.out.splitlines() if line.startswith(("[", "{"))]
+    return [eval(line) for line in printed]
+
+
+@pytest.mark.parametrize("mode", [{"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"}, {"PT_HPU_LAZY_MODE": "0"}])
+def test_a_dynamic_operator_is_told_from_a_static_one(script, mode):
+    """Both modules get inputs of one shape. The device compiles for the one whose sizes depend on values."""
+    code = NET + "found(Chosen(), (3, 8), (3, 8), (5, 8))\nfound(Static(), (3, 8), (3, 8), (5, 8))\n"
+    chosen, chosen_counts, static, static_counts = rows(script(code, **mode))
+    assert chosen == [
+        (2, "Mine", "parent of Mine/1"),
+        (2, "Mine/1", "already processed input shape still recompiled, maybe dynamic ops"),
     ]
-    assert "sizes depend on values" in rows[0]["comment"]
-    assert "4 calls of modules" in capsys.readouterr().out
-    with (tmp_path / "out.csv").open() as file:
-        assert [row["module"] for row in csv.DictReader(file)] == [row["module"] for row in rows]
-    assert len(model.raw_logs()) == 4 * 5
+    assert chosen_counts["Mine/1"] == 2
+    assert static == []
+    assert set(static_counts.values()) <= {1}
+
+
+def test_new_input_shapes_and_the_files(script, tmp_path):
+    code = NET + "found(Static(), (3, 8), (3, 8), (3, 6), (3, 8))\n"
+    found, counts = rows(script(code, PT_HPU_LAZY_MODE="1", OPENHPU_COMPILE="off"))
+    assert {row for row in found if "parent" not in row[2]} == {
+        (2, f"Mine/{part}", "new input shape") for part in ("0/0", "0/1", "1")
+    }
+    assert counts == {"Mine/0/0": 2, "Mine/0/1": 2, "Mine/1": 2}
+    with (tmp_path / "out_1.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert [row["Step"] for row in table] == ["0"] * 5 + ["2"] * 5
+    assert [row["Recompiling modules"] for row in table][:5] == ["Mine", "Mine/0", "Mine/0/0", "Mine/0/1", "Mine/1"]
+    linear = table[2]
+    assert (linear["Class"], linear["New in"], linear["Comment"]) == ("Linear", "True", "new input shape")
+    assert linear["Location"].partition(".py:")[0].endswith("nn/modules/linear")
+
+
+def test_a_model_on_the_cpu(tmp_path, capsys):
+    """Nothing is compiled; calls with new shapes are listed."""
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    model = htexp.detect_recompilation_auto_model(net, csv_out=str(tmp_path / "out"))
+    for length in (2, 2, 3):
+        model(torch.ones(length, 4))
+    found = [(row["step"], row["module"], row["comment"]) for row in model.analyse_dynamicity() if row["compiled"]]
+    assert found[3:] == [(2, name, dynamicity.NEW_INPUT) for name in ("Net", "Net/0", "Net/1")]
+    assert "ran on the CPU, where nothing is compiled" in capsys.readouterr().out
+    assert len(model.raw_logs()) == 9
     assert (tmp_path / "out_raw.csv").exists()
 
 
-def test_data_dynamicity(capsys):
-    batches = [{"ids": torch.zeros(2, n), "labels": (torch.zeros(2),)} for n in (5, 7, 5)]
-    assert htexp.data_dynamicity(batches) == {
-        "batch['ids']": {"[2, 5]": 2, "[2, 7]": 1},
-        "batch['labels'][0]": {"[2]": 3},
-    }
-    assert "2 different shapes" in capsys.readouterr().out
+def test_a_call_that_fails_leaves_nothing_behind(tmp_path):
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(3, 3))
+    model = htexp.detect_recompilation_auto_model(net, csv_out=str(tmp_path / "out"))
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        model(torch.ones(2, 4))
+    net[1] = torch.nn.Identity()
+    model(torch.ones(2, 4))
+    assert [row["module"] for row in model.raw_logs() if row["step"] == 1] == ["Net/0", "Net"]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "unique", "advice"),
+    [
+        ((5, 5), 1, "the data cause no recompilation"),
+        ((5, 7, 5, 7), 2, "pad the batches to one length"),
+        ((5, 5, 3), 2, "use drop_last=True"),
+        ((), 0, "has no batch"),
+    ],
+)
+def test_data_dynamicity(capsys, lengths, unique, advice):
+    batches = [{"ids": torch.zeros(2, n), "labels": (torch.zeros(2),)} for n in lengths]
+    found = htexp.data_dynamicity(batches)
+    assert found == {f"['ids']: [2, {n}], ['labels'][0]: [2]": lengths.count(n) for n in dict.fromkeys(lengths)}
+    printed = capsys.readouterr().out
+    assert f"Number of unique shapes: {unique}\n" in printed
+    assert advice in printed
 
 
 def test_const_shape_dataloader():

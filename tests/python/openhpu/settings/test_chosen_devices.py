@@ -76,12 +76,64 @@ def test_a_machines_modules_do_not_depend_on_the_launcher(environment):
     assert settings.machine_modules() == (4, 1)
 
 
+JOB = {"LOCAL_RANK": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "size"),
+    [
+        (JOB, 2),
+        (JOB | {"LOCAL_WORLD_SIZE": "4"}, 4),  # torchrun
+        (JOB | {"LOCAL_SIZE": "3", "CROSS_RANK": "0"}, 3),  # DeepSpeed's launcher
+        (JOB | {"OMPI_COMM_WORLD_LOCAL_SIZE": "5"}, 5),
+        ({"LOCAL_RANK": "1"}, 2),
+    ],
+)
+def test_the_processes_of_a_launcher_are_a_job(environment, variables, size):
+    environment(**variables)
+    setup = settings.device_setup()
+    assert (setup.job_rank, setup.job_size, setup.machine) == (1, size, NODE)
+    assert setup.job.isalnum()
+    environment(**variables | {"LOCAL_RANK": "0", "RANK": "3"})
+    assert settings.device_setup().job == setup.job
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"MASTER_PORT": "29501"}, {"TORCHELASTIC_RUN_ID": "x"}, {"GROUP_RANK": "1"}, {"CROSS_RANK": "1"}],
+)
+def test_what_distinguishes_jobs(environment, more):
+    environment(**JOB)
+    name = settings.device_setup().job
+    environment(**JOB | more)
+    assert settings.device_setup().job != name
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"LOCAL_RANK": "-1"},
+        {"HABANA_VISIBLE_MODULES": "0,1"},
+        {"HLS_MODULE_ID": "1"},
+        {"OPENHPU_STRICT": "gaudi"},
+        {"OPENHPU_MODULE_LOCKS": "0"},
+    ],
+)
+def test_where_there_is_no_job(environment, more):
+    environment(**JOB | more)
+    assert settings.device_setup().job == ""
+
+
 def test_the_core_has_room_for_every_module(hpu):
     from openhpu import _C
 
     assert _C.MAX_DEVICES == MAX_MODULES
     setup = {
         "floating": False,
+        "machine": [],
+        "job": "",
+        "job_rank": 0,
+        "job_size": 1,
         "visible": 0,
         "module_wait_s": 0.0,
         "memory_bytes": 1 << 30,
@@ -94,6 +146,8 @@ def test_the_core_has_room_for_every_module(hpu):
     for modules, text in zip(numbers, ["but is 65", "not 64", "not -1", "named twice"], strict=True):
         with pytest.raises(ValueError, match=text):
             _C.configure(modules=modules, **setup)
+    with pytest.raises(ValueError, match="a process of a job has one HPU module"):
+        _C.configure(modules=[0, 1], **{**setup, "job": "a", "machine": [0, 1]})
     with pytest.raises(RuntimeError, match="64 at most"):
         _C.configure(modules=[0], **{**setup, "visible": 65})
 

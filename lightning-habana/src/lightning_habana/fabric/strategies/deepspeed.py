@@ -6,6 +6,7 @@ from lightning_habana import deepspeed_config, roots
 from lightning_habana.deepspeed_strategies import HPUDeepSpeedSetup
 from lightning_habana.fabric.strategies.parallel import HPUParallelStrategy
 from lightning_habana.strategies import HPUProcesses
+from lightning_habana.strategies.deepspeed import _DEEPSPEED_AVAILABLE as _DEEPSPEED_AVAILABLE
 
 _Lightnings: Any = roots.fabric("strategies").DeepSpeedStrategy
 

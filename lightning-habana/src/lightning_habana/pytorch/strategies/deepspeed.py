@@ -9,6 +9,7 @@ from lightning_habana.deepspeed_strategies import HPUDeepSpeedSetup
 from lightning_habana.pytorch.plugins.deepspeed_precision import HPUDeepSpeedPrecisionPlugin
 from lightning_habana.pytorch.strategies.ddp import HPUDDPStrategy
 from lightning_habana.pytorch.strategies.deepspeed_inference import HPUDeepSpeedInference
+from lightning_habana.strategies.deepspeed import _DEEPSPEED_AVAILABLE as _DEEPSPEED_AVAILABLE
 
 _optimizers: Any = roots.pytorch("core.optimizer")
 _Lightnings: Any = roots.pytorch("strategies").DeepSpeedStrategy

@@ -133,14 +133,18 @@ class FusedAdagrad(ListOptimizer):
 class FusedResourceApplyMomentum(ListOptimizer):
     """Momentum as TensorFlow has it: buffer = momentum * buffer - lr * gradient, parameter += buffer.
 
-    Raises ValueError for numbers out of range.
+    `weight_decay`: this times the parameter is part of the gradient, as in torch.optim.SGD. FusedLars adds it before
+    the step. Raises ValueError for numbers out of range.
     """
 
-    def __init__(self, params: Iterable[Any], lr: float | Tensor, momentum: float) -> None:
-        super().__init__(params, lr=lr, momentum=momentum)
+    def __init__(self, params: Iterable[Any], lr: float | Tensor, momentum: float, weight_decay: float = 0.0) -> None:
+        super().__init__(params, lr=lr, momentum=momentum, weight_decay=weight_decay)
 
     def step_group(self, group: dict[str, Any], params: list[Tensor], grads: list[Tensor]) -> None:
         """torch.optim.SGD's with momentum, for a constant rate."""
+        decay = group["weight_decay"]
+        if decay:
+            grads = list(torch._foreach_add(grads, params, alpha=decay))
         buffers = self.states(params, "momentum_buffer")
         pairs = [tensor for pair in zip(params, buffers, strict=True) for tensor in pair]
         steps = list(torch._foreach_mul(grads, group["lr"]))

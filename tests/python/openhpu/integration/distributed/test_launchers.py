@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from openhpu import settings
 from openhpu.integration.distributed import launchers
 
 NAMES = ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "ID", "HLS_MODULE_ID")
@@ -25,9 +26,23 @@ def found():
     return {name: os.environ.get(name) for name in NAMES[:7]}
 
 
-def test_without_a_launcher_nothing_is_set(variables):
-    assert launchers.initialize_distributed_hpu() == (1, 0, 0)
+@pytest.mark.parametrize("given", [(), (1, -1, -1), (None, None, -1), (1, None, None)])
+def test_without_a_launcher_there_is_no_rank_and_nothing_is_set(variables, given):
+    """Programs test `local_rank != -1`, and may hand on what they got."""
+    assert launchers.initialize_distributed_hpu(*given) == (1, -1, -1)
     assert not any(found().values())
+
+
+def test_minus_one_of_a_launcher_is_no_local_rank(variables):
+    variables(WORLD_SIZE="2", RANK="1", LOCAL_RANK="-1")
+    assert launchers.initialize_distributed_hpu() == (2, 1, 0)
+    variables(LOCAL_RANK="1")
+    assert launchers.initialize_distributed_hpu(2, -1, -1) == (2, 1, 1)
+
+
+def test_one_process_of_torchrun(variables):
+    variables(WORLD_SIZE="1", RANK="0", LOCAL_RANK="0")
+    assert launchers.initialize_distributed_hpu() == (1, 0, 0)
 
 
 def test_a_world_of_one_has_no_module_of_its_own(variables):
@@ -72,3 +87,16 @@ def test_numbers_that_do_not_fit(variables, values, told):
     variables(**values)
     with pytest.raises(ValueError, match=told):
         launchers.initialize_distributed_hpu()
+
+
+def test_where_the_ranks_take_free_modules_none_is_chosen_here(variables, monkeypatch):
+    monkeypatch.setenv("OPENHPU_MODULE_LOCKS", "1")
+    variables(WORLD_SIZE="2", RANK="1", LOCAL_RANK="1")
+    assert launchers.initialize_distributed_hpu() == (2, 1, 1)
+    assert found()["HLS_MODULE_ID"] is None
+    variables(HLS_MODULE_ID="5")
+    assert launchers.initialize_distributed_hpu() == (2, 1, 1)
+    assert found()["HLS_MODULE_ID"] == "1"
+    monkeypatch.delenv("HLS_MODULE_ID")
+    with pytest.raises(settings.SettingError, match="LOCAL_RANK=9 has no module"):
+        launchers.initialize_distributed_hpu(10, 9, 9)

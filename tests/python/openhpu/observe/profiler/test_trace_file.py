@@ -3,7 +3,7 @@ import json
 import pytest
 
 from openhpu import cli
-from openhpu.observe.profiler import trace_file
+from openhpu.observe.profiler import perf_tool, trace_file
 from openhpu.observe.profiler.merge import merge
 from openhpu.observe.profiler.reading import read
 from openhpu.observe.profiler.summary import summary
@@ -107,6 +107,19 @@ def test_the_command(file, tmp_path, capsys):
     merged = tmp_path / "all.json"
     assert cli.main(["trace", "merge", str(file), str(file), "-o", str(merged)]) == 0
     traces.check(json.loads(merged.read_text()))
+
+
+@pytest.mark.parametrize("arguments", [["--trace"], []])
+def test_gaudis_command(file, tmp_path, capsys, arguments):
+    assert perf_tool.main([*arguments, str(file)]) == 0
+    assert capsys.readouterr().out.splitlines() == summary(read(file)).splitlines()
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text('{"traceEvents": [{"ph": "X", "cat": "kernel", "pid": 0, "args": 3}]}')
+    for bad, message in ((wrong, "not one of a trace"), (tmp_path / "none.json", "can't be read as a trace")):
+        assert perf_tool.main([*arguments, str(bad)]) == 2
+        assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        perf_tool.main([])
 
 
 @pytest.mark.parametrize(
