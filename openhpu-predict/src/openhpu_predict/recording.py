@@ -28,7 +28,7 @@ from torch.utils._pytree import tree_leaves
 import openhpu
 from openhpu import _C
 from openhpu.interface.gaudi_ops import namespace, registry
-from openhpu_predict import operators, replays
+from openhpu_predict import kernels, operators, replays
 from openhpu_predict.errors import NeedsValuesError
 from openhpu_predict.operators import Kind, Product
 
@@ -62,6 +62,7 @@ class Node:
     backward: bool
     ranks: Collection[int] = (0,)  # of a collective
     cut: str = ""  # why the graph ends after this node: "read" or "step"
+    cycles: float = 0.0  # of one TPC, from the account of a user's kernel
 
 
 @dataclass(slots=True)
@@ -259,6 +260,9 @@ class Recorder(TorchDispatchMode):
         if kind is Kind.GATHER:
             _touch_rows(name, args, operands, outs, reads, writes, self._id)
             elements = max(writes.values(), default=0) // max(results[0].element_size(), 1)
+        cycles = kernels.cycles(name, operands, outs) if kind is Kind.UNKNOWN and "::" in name else 0.0
+        if cycles:
+            kind = Kind.KERNEL
         if given is not None:
             reads, writes = (self._sizes(side) for side in given)
         self.recording.nodes.append(
@@ -276,6 +280,7 @@ class Recorder(TorchDispatchMode):
                 backward=torch._C._current_autograd_node() is not None,
                 ranks=self._members(args) if kind is Kind.COLLECTIVE else (0,),
                 cut="read" if name in _READS or (kind is Kind.HOST_COPY and not written) else "",
+                cycles=cycles,
             )
         )
 
