@@ -111,6 +111,7 @@ struct Run {
       memcpy(engine->tensor, prototype.tensor, sizeof(engine->tensor));
       engine->tensors = prototype.tensors;
       engine->lines = &lines;
+      engine->table = nullptr;
       const Box& box = boxes[static_cast<size_t>(index)];
       for (int d = 0; d < kMaxDimensions; d++) {
         engine->offset[d] = box.offset[d];
@@ -180,6 +181,7 @@ struct Members {
         engine.size[d] = 1;
         rest /= size;
       }
+      engine.table = nullptr;
       all.checks.begin(number, engine.offset);
       all.kernel.run_checked(all.node.instance.scalars.data());
     }
