@@ -30,6 +30,8 @@ struct Engine {
   char message[256];
   void* address;      // where it was interrupted
   int* lines;         // that members of this node have printed
+  uint32_t random[64];  // the states of the random numbers of vectors
+  uint32_t scalar_random;
   const char* table;  // of look-ups; null if the kernel has set none
   uint32_t table_bytes;
   void* checks;  // of the runner; null in the variant without checks
