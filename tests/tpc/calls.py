@@ -15,7 +15,7 @@ from openhpu_tpc.types import LANES, Lane
 from tests.tpc import oracle
 from tests.tpc.libraries import BUILT
 
-_CHUNK = 160
+_CHUNK = 400
 # A tensor without gaps, the fastest dimension first, as tensor 0 of the calling thread; and its local memories.
 _MACHINE = """#include "tpc.h"
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -33,6 +33,7 @@ EXPORT void set_tensor(char* data, const uint32_t* sizes, int rank, int bytes, u
   tensor.rank = rank;
   tensor.element_bytes = bytes;
   tensor.padding = padding;
+  here.table = data;
   int64_t stride = 1;
   for (int d = 0; d < 5; d++) {
     tensor.size[d] = d < rank ? sizes[d] : 1;
@@ -40,6 +41,7 @@ EXPORT void set_tensor(char* data, const uint32_t* sizes, int rank, int bytes, u
     tensor.stride_bytes[d] = tensor.stride[d] * bytes;
     stride *= tensor.size[d];
   }
+  here.table_bytes = stride * bytes;
 }
 EXPORT unsigned char* scalar_memory() { return tpc::scalar_local; }
 EXPORT unsigned char* vector_memory() { return tpc::vector_local; }
@@ -96,7 +98,7 @@ def _library(chunk: list[Intrinsic]) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "calls.cpp").write_text(text)
         partial = folder / "partial.so"
-        flags = [*compiling.FLAGS, "-march=native", "-O1", f"-I{compiling.INCLUDE}", "-shared"]
+        flags = [*compiling.FLAGS, "-march=native", "-O0", f"-I{compiling.INCLUDE}", "-shared"]
         compiling.run(["g++", *flags, str(folder / "calls.cpp"), "-o", str(partial), "-lm"], "calls")
         partial.rename(target)
     return target

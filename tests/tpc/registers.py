@@ -276,6 +276,16 @@ def address(it: Intrinsic, rng: Generator) -> Cases:
         yield Case([_at(place), number(0)], wanted, 0, None, tensor, tensor.copy(), "tensor")
 
 
+def look_up(it: Intrinsic, rng: Generator) -> Cases:
+    lane = lanes_of(it)
+    width, parts = lane.bits // 8, 2 if it.family.result == "=V2" else 1
+    tensor = _tensor(it, rng)
+    entries = tensor.ravel().view(np.uint8).reshape(-1, parts, width)
+    index = rng.integers(0, min(len(entries), 256), lane.lanes).astype(WIDTHS[lane.bits])
+    wanted = entries[index].transpose(1, 0, 2).tobytes()
+    yield Case([index.tobytes(), number(0)], wanted, S["LUT_PTR"], None, tensor, tensor.copy(), "tensor")
+
+
 # Local memory by addresses.
 def _local(it: Intrinsic) -> tuple[str, int]:
     """Which memory, and the bytes of a value."""
@@ -453,6 +463,7 @@ FAMILIES: dict[str, Callable[[Intrinsic, Generator], Cases]] = {
     **{f"{{t}}_ld_tnsr{end}": load for end in ("", "_partial", "_low", "_high")},
     **{f"{{t}}_st_tnsr{end}": store for end in ("", "_partial", "_low", "_high")},
     "gen_addr": address,
+    **{f"{{t}}_lookup{end}": look_up for end in ("", "_1c", "_c0", "_2c", "_c1c2")},
     "{t}_ld_g": load_of_address,
     "i1_ld_g": load_of_address,
     **{f"{kind}_ld_l{end}": load_local for kind in ("{t}", "i1") for end in ("", "_v", "_v_low", "_v_high")},

@@ -137,8 +137,11 @@ FAULTS = {
         "_binary_missing_o_start, and no kernel has its name. Kernels: copy",
     ),
     "an intrinsic that is not there": (
-        {"copy.c": COPY.replace("+ ADDED", "+ v_f32_lookup((uint64)0, 1, 0, 0)"), "copy.toml": DESCRIBED},
-        "copy.c:4: error: v_f32_lookup: the contents of the look-up tables of a Gaudi are not public",
+        {
+            "copy.c": COPY.replace("+ ADDED", "+ v_f32_get_lut_entry_and_interval_start_b(1, 0).v2"),
+            "copy.toml": DESCRIBED,
+        },
+        "copy.c:4: error: v_f32_get_lut_entry_and_interval_start_b: the contents of a Gaudi's own look-up tables",
     ),
     "an intrinsic that does not exist": (
         {"copy.c": COPY.replace("+ ADDED", "+ v_f32_twice_b(1)"), "copy.toml": DESCRIBED},
@@ -193,6 +196,6 @@ def test_tensors_that_a_kernel_can_not_have():
 def test_counting_intrinsics(capsys):
     assert main(["intrinsics", "v_f32_mac_b"]) == 0
     assert "v_f32_mac_b\timplemented" in capsys.readouterr().out
-    assert main(["intrinsics", "v_f32_lookup"]) == 0
-    assert "v_f32_lookup\trefused: the contents of the look-up tables" in capsys.readouterr().out
+    assert main(["intrinsics", "get_lut_entry"]) == 0
+    assert "v_f32_get_lut_entry_and_interval_start_b\trefused: the contents of a Gaudi's own" in capsys.readouterr().out
     assert Options().march == "native"

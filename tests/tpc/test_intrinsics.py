@@ -9,7 +9,7 @@ from openhpu_tpc import intrinsics, types
 from openhpu_tpc.types import LANES
 from tests.tpc import calls, oracle
 
-SHARDS = 12
+SHARDS = 6
 
 
 def has_definition(family):

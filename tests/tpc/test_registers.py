@@ -13,7 +13,7 @@ NAMES = [
     for name, it in sorted(intrinsics.intrinsics().items())
     if not it.refused and it.family.name in registers.FAMILIES
 ]
-SHARDS = 4
+SHARDS = 2
 
 
 class Machine:
@@ -60,7 +60,8 @@ def chosen_bytes(it, predicate, size):
     """Which bytes of the result the predicate chooses; of a result of bits, which bits."""
     if it.family.result.startswith("=bool"):
         return np.packbits(predicate, bitorder="little")
-    return np.repeat(predicate, size // predicate.size) * np.uint8(255)
+    count = size // registers.REGISTER  # lanes at the same place of two registers share a predicate
+    return np.tile(np.repeat(predicate, size // predicate.size // count), count) * np.uint8(255)
 
 
 def run(it, function, case, there, predicate, polarity):

@@ -41,6 +41,13 @@ SOURCES = {
         EACH + "v_f32_st_tnsr_rmw((int5){0}, out, (float64)1, RMW_OP_ADD | RMW_DT_FP32);"
         "s_f32_st_g(gen_addr((int5){64, 0}, out), v_f32_ld_tnsr_b((int5){0}, in)[0]); }"
     ),
+    "random.c": main_of(
+        EACH + "write_lfsr_s(7 + row); int64 a = (int64)read_lfsr_b(SW_READ_ONLY); int64 b = (int64)read_lfsr_b();"
+        "int64 c = (int64)read_lfsr_b(); bool64 alike = a == b; float64 v = alike ? (float64)1 : (float64)0;"
+        "v = (b != c) ? v : (float64)0; v = s_read_lfsr() == 7 + row ? v : (float64)0;"
+        "write_lfsr_b((char256)a); v = ((int64)read_lfsr_b() == a) ? v : (float64)0;"
+        "v_f32_st_tnsr((int5){k * 64, row}, out, v + v_convert_i32_to_f32_b(c & 1)); }"
+    ),
     "flushed.c": main_of(EACH + "int5 p = {k * 64, row}; v_f32_st_tnsr(p, out, v_f32_ld_tnsr_b(p, in) * 2.0f); }"),
 }
 
@@ -82,6 +89,13 @@ def test_numbers_that_are_not_normal_are_zero(kernels):
     kernels.run("flushed", [x], [y])
     assert torch.equal(y, torch.zeros(1, 64))
     assert torch.full((1,), 1e-40).mul(1).item() > 0, "the mode of the caller's thread is as before"
+
+
+def test_random_numbers_move_on_and_can_be_set(kernels):
+    x, y = torch.zeros(1, 64), torch.zeros(9, 64)
+    kernels.run("random", [x], [y], pieces=9)
+    assert set(y.unique().tolist()) == {1.0, 2.0}
+    assert not torch.equal(y[0], y[1]), "each part of the index space has its own"
 
 
 def test_members_add_to_one_element(kernels):

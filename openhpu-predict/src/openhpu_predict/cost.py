@@ -19,6 +19,7 @@ from openhpu_predict.recording import Block, Node
 
 _FP8 = {torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz, torch.int8}
 _HALF = {torch.bfloat16, torch.float16}
+_FLOPS_OF_CYCLE = 256  # a TPC's multiply-adds of bf16
 _CHAINED = (Kind.POINTWISE, Kind.ROWS)
 
 
@@ -175,6 +176,8 @@ def work(kernel: Kernel, nodes: Sequence[Node], device: Device) -> None:
         if node.kind is Kind.ATTENTION:
             scores = math.prod(node.products[0][:3])
             tpc += scores * operators.attention_steps(node.op) / rate
+        elif node.kind is Kind.KERNEL:
+            tpc += node.cycles * _FLOPS_OF_CYCLE / device.tpc_bf16_peak
         elif node.kind not in (Kind.PRODUCT, Kind.COPY, Kind.HOST_COPY, Kind.COLLECTIVE):
             tpc += node.elements * operators.steps(node.op) / rate
         if node.kind is Kind.GATHER and 0 < node.access < device.small_access_bytes:

@@ -25,6 +25,7 @@ class Kind(enum.StrEnum):
     COPY = enum.auto()
     HOST_COPY = enum.auto()
     COLLECTIVE = enum.auto()
+    KERNEL = enum.auto()  # a user's operator whose kernel gives an account
     UNKNOWN = enum.auto()  # an operator without a cost of its own
 
 

@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_leaves
 import openhpu
 from openhpu import _C
 from openhpu.interface.gaudi_ops import namespace, registry
-from openhpu_predict import operators, replays
+from openhpu_predict import kernels, operators, replays
 from openhpu_predict.errors import NeedsValuesError
 from openhpu_predict.operators import Kind, Product
 
@@ -64,6 +64,7 @@ class Node:
     ranks: Collection[int] = (0,)  # of a collective
     cut: str = ""  # why the graph ends after this node: "read" or "step"
     undone: bool = False  # a cast from fp8 that a cast to fp8 undoes: nothing runs, unless others read its result
+    cycles: float = 0.0  # of one TPC, from the account of a user's kernel
 
 
 @dataclass(slots=True)
@@ -268,6 +269,9 @@ class Recorder(TorchDispatchMode):
         if kind is Kind.GATHER:
             _touch_rows(name, args, operands, outs, reads, writes, self._id)
             elements = max(writes.values(), default=0) // max(results[0].element_size(), 1)
+        cycles = kernels.cycles(name, operands, outs) if kind is Kind.UNKNOWN and "::" in name else 0.0
+        if cycles:
+            kind = Kind.KERNEL
         if given is not None:
             reads, writes = (self._sizes(side) for side in given)
         if name == "cast_from_fp8" and isinstance(args[1], float):
@@ -287,6 +291,7 @@ class Recorder(TorchDispatchMode):
                 backward=torch._C._current_autograd_node() is not None,
                 ranks=self._members(args) if kind is Kind.COLLECTIVE else (0,),
                 cut="read" if name in _READS or (kind is Kind.HOST_COPY and not written) else "",
+                cycles=cycles,
             )
         )
 

@@ -67,6 +67,13 @@ def bound(account: Account, generation: str) -> Bound:
     )
 
 
+def cycles(account: Account) -> float:
+    """Cycles of one processor that all members take together, without the bandwidth of the memory."""
+    vectors = account.vector + _CYCLES_OF_SPECIAL * account.special
+    accesses = _CYCLES_OF_ACCESS * (account.loads + account.stores) + _CYCLES_OF_SCALAR * account.scalars
+    return float(max(vectors, accesses))
+
+
 def text(account: Account, generation: str) -> str:
     """The account of a member and of the whole, and what bounds the kernel."""
     rows = [

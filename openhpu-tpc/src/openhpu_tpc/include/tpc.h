@@ -6,6 +6,7 @@
 #include "tpc/local.h"
 #include "tpc/memory.h"
 #include "tpc/print.h"
+#include "tpc/random.h"
 
 static_assert(sizeof(float64) == 256 && sizeof(bool256) == 32, "a vector has 2,048 bits");
 

@@ -94,6 +94,18 @@ class FlushedToZero {
 #endif
 };
 
+// Sets what a part of the index space finds at its beginning: no table, and random numbers that depend on its place.
+void begin_part(Engine& engine) {
+  engine.table = nullptr;
+  uint32_t seed = 0x9e3779b9u;
+  for (const int offset : engine.offset) seed = (seed ^ static_cast<uint32_t>(offset)) * 0x01000193u;
+  engine.scalar_random = seed | 1u;
+  for (uint32_t& state : engine.random) {
+    seed = seed * 1664525u + 1013904223u;
+    state = seed | 1u;
+  }
+}
+
 struct Run {
   const Node& node;
   const KernelEntry& kernel;
@@ -116,6 +128,7 @@ struct Run {
         engine->offset[d] = box.offset[d];
         engine->size[d] = box.size[d];
       }
+      begin_part(*engine);
       const FlushedToZero mode;
       if (!run_guarded(*engine, kernel, node.instance.scalars.data(), seconds)) note(*engine);
     }
@@ -180,6 +193,7 @@ struct Members {
         engine.size[d] = 1;
         rest /= size;
       }
+      begin_part(engine);
       all.checks.begin(number, engine.offset);
       all.kernel.run_checked(all.node.instance.scalars.data());
     }

@@ -249,6 +249,33 @@ TPC_INLINE void advance(P** address, int switches, int width) {
   *address = reinterpret_cast<P*>(reinterpret_cast<char*>(*address) + width * (count ? count : 1));
 }
 
+// The tensor whose elements look-ups take.
+TPC_INLINE void set_table(int number) {
+  const Tensor& tensor = tensor_of(number);
+  uint32_t elements = 1;
+  for (int d = 0; d < tensor.rank; d++) elements *= tensor.size[d];
+  engine->table = tensor.data;
+  engine->table_bytes = elements * static_cast<uint32_t>(tensor.element_bytes);
+}
+// Entry a of the table for each lane: one element, or two side by side, of which the second goes to v2.
+template <class R, class V>
+TPC_OUTLINE R looked_up(const V& index, int function, int switches) {
+  using E = typename Registers<R>::element;
+  constexpr int count = Registers<R>::count;
+  constexpr uint32_t bytes = count * sizeof(E);
+  if (!(switches & SW_LUT_PTR) || engine->table == nullptr)
+    fail("it looks up function %d in a Gaudi's own tables, whose contents are not public", function);
+  R result;
+  E* lanes = reinterpret_cast<E*>(&result);
+  for (int i = 0; i < V::size; i++) {
+    const auto entry = static_cast<uint32_t>(index[i]);
+    if (entry >= engine->table_bytes / bytes) fail("it looks up entry %d, which its table does not have", index[i]);
+    for (int c = 0; c < count; c++)
+      __builtin_memcpy(lanes + c * V::size + i, engine->table + entry * bytes + c * sizeof(E), sizeof(E));
+  }
+  return result;
+}
+
 TPC_INLINE uint32_t repeated(uint32_t bits, int bytes) {
   return bytes == 4 ? bits : (bytes == 2 ? (bits & 0xffffu) * 0x10001u : (bits & 0xffu) * 0x1010101u);
 }

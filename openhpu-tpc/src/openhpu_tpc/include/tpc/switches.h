@@ -119,6 +119,9 @@ enum : int {
   SW_UNPACK_LANE_3 = 3 << 3,
   SW_PACK21 = 0,
   SW_PACK41 = 1 << 0,
+  // Look-ups in the kernel's own table.
+  SW_LUT_PTR = 1 << 12,
+  SW_BV32 = 0,
   // What calc_fp_special computes.
   SW_RECIP = 0,
   SW_RSQRT = 1,
