@@ -56,6 +56,7 @@ ROWS = {
     "bits": Row((*SMOKE, "bits", str(BITS))),
     "bits, SVE": Row((*SMOKE, "bits", str(BITS)), SVE),
     "device": Row((*SMOKE, "device")),
+    "user operators": Row((*SMOKE, "custom_ops")),
     "autograd": Row((*SMOKE, "autograd")),
     "autograd, SVE": Row((*SMOKE, "autograd"), SVE),
     "lazy": Row((*SMOKE, "lazy", "graph_compilation"), variables=LAZY),

@@ -54,6 +54,18 @@ def device() -> str:
     return torch.hpu.get_device_name()
 
 
+def custom_ops() -> str:
+    """What users' operators are built with: headers, and libraries of this processor, which are loaded."""
+    from habana_frameworks.torch.utils.lib_utils import get_include_dir, get_lib_dir
+
+    for header in ("hpu_custom_op_pt2.h", "hpu_custom_op.h", "perf_lib_layer_params.h", "openhpu/custom_kernel.h"):
+        assert (Path(get_include_dir()) / header).is_file(), header
+    loaded = Path("/proc/self/maps").read_text()
+    libraries = [Path(get_lib_dir()) / f"lib{name}.so" for name in ("habana_pytorch_plugin", "habana_pytorch2_plugin")]
+    assert all(str(library.resolve()) in loaded for library in libraries), libraries
+    return f"{sum(library.stat().st_size for library in libraries):,} bytes"
+
+
 def trained(model: nn.Module, size: tuple[int, ...], dtype: torch.dtype, where: str) -> list[torch.Tensor]:
     """The parameters after two steps of SGD."""
     model = copy.deepcopy(model).to(where, dtype)

@@ -54,8 +54,9 @@ def test_the_older_interface_in_every_mode():
     custom_ops.load("legacy", "habana_pytorch_plugin")
     x = torch.randn(6, 4).to("hpu")
     for threshold in (0.0, 0.5):
-        y = torch.ops.openhpu_legacy.clamp(x.t(), threshold)
-        assert torch.equal(y.cpu(), torch.where(x.cpu() > threshold, x.cpu(), 0).t())
+        for op in (torch.ops.openhpu_legacy.clamp, torch.ops.openhpu_legacy.described):
+            y = op(x.t(), threshold)
+            assert torch.equal(y.cpu(), torch.where(x.cpu() > threshold, x.cpu(), 0).t())
 
 
 def test_headers_and_libraries_are_where_users_look():

@@ -111,12 +111,13 @@ def explain_meta(mode: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
     """Raise what such an operator needs for fake tensors: the kernel that PyTorch's own error does not name."""
     namespace, name = op.namespace, op._schema.name.partition("::")[2]
     overload = f".{op._overloadname}" if op._overloadname != "default" else ""
-    raise fake_tensor.UnsupportedOperatorException(
+    what: Any = (  # in the place of the operator, which is all that PyTorch's errors show
         f"{op.name()}: torch.compile, torch.export and fake tensors ask for the dtypes and sizes of its results, and "
         f"it has no kernel at the key Meta that tells them. Write one beside its kernel for HPU, a function with the "
         f"same arguments that returns at::empty(...) of these sizes: TORCH_LIBRARY_IMPL({namespace}, Meta, m) "
         f'{{ m.impl("{name}{overload}", ...); }}. Or give it in Python: @torch.library.register_fake("{op.name()}")'
     )
+    raise fake_tensor.UnsupportedOperatorException(what)
 
 
 def refuse_triton(op: CustomOpDef) -> None:

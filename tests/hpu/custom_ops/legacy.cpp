@@ -29,19 +29,37 @@ bool register_legacy() {
     return params;
   };
   REGISTER_CUSTOM_OP_ATTRIBUTES("openhpu_legacy::clamp", "test_clamp_f32", inputs, outputs, user_params);
+  // The same without the macro.
+  habana::custom_op::NodeDesc node;
+  node.tpc_guid = "test_clamp_f32";
+  node.schema_name = "openhpu_legacy::described";
+  node.user_param_func = user_params;
+  habana::custom_op::registerKernel(habana::custom_op::HabanaCustomOpDescriptor{node, inputs, outputs});
   return true;
 }
 
-at::Tensor clamp(torch::Tensor self, c10::Scalar threshold) {
+at::Tensor execute(const char* name, torch::Tensor self, c10::Scalar threshold) {
   static bool registered = register_legacy();
   TORCH_CHECK(registered, "clamp is not registered");
   std::vector<c10::IValue> inputs{self, threshold};
-  auto descriptor = habana::custom_op::HabanaCustomOpDescriptor::getCustomOpDescriptor("openhpu_legacy::clamp");
+  auto descriptor = habana::custom_op::HabanaCustomOpDescriptor::getCustomOpDescriptor(name);
   std::vector<at::Tensor> output = descriptor.execute(inputs);
   return output[0];
+}
+at::Tensor clamp(torch::Tensor self, c10::Scalar threshold) {
+  return execute("openhpu_legacy::clamp", self, threshold);
+}
+at::Tensor described(torch::Tensor self, c10::Scalar threshold) {
+  return execute("openhpu_legacy::described", self, threshold);
 }
 
 }  // namespace
 
-TORCH_LIBRARY(openhpu_legacy, m) { m.def("clamp(Tensor self, Scalar threshold) -> Tensor"); }
-TORCH_LIBRARY_IMPL(openhpu_legacy, HPU, m) { m.impl("clamp", clamp); }
+TORCH_LIBRARY(openhpu_legacy, m) {
+  m.def("clamp(Tensor self, Scalar threshold) -> Tensor");
+  m.def("described(Tensor self, Scalar threshold) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(openhpu_legacy, HPU, m) {
+  m.impl("clamp", clamp);
+  m.impl("described", described);
+}

@@ -16,7 +16,7 @@ struct InputDesc {
 };
 
 using compute_output_shape_function = std::function<std::vector<int64_t>(const at::Stack& inputs)>;
-using user_param_function = FillParamsFn;
+using allocate_user_params_func = FillParamsFn;
 
 // A result. Without a callback it has the sizes of the first tensor.
 struct OutputDesc {
@@ -25,11 +25,11 @@ struct OutputDesc {
   compute_output_shape_function compute_output_shape_func = nullptr;
 };
 
-// `param_func` fills the kernel's params; nullptr: it has none.
+// `user_param_func` fills the kernel's params; nullptr: it has none.
 struct NodeDesc {
-  std::string guid;
+  std::string tpc_guid;
   std::string schema_name;
-  user_param_function param_func = nullptr;
+  allocate_user_params_func user_param_func = nullptr;
 };
 
 class HabanaCustomOpDescriptor {
@@ -53,7 +53,7 @@ class HabanaCustomOpDescriptor {
   }
 
   const std::string& getSchemaName() const { return node_.schema_name; }
-  const std::string& getGuid() const { return node_.guid; }
+  const std::string& getGuid() const { return node_.tpc_guid; }
 
  private:
   friend void registerKernel(const HabanaCustomOpDescriptor& descriptor);
@@ -68,8 +68,8 @@ class HabanaCustomOpDescriptor {
 inline void registerKernel(const HabanaCustomOpDescriptor& descriptor) {
   Registration registration;
   registration.schema = descriptor.node_.schema_name;
-  registration.guid = descriptor.node_.guid;
-  registration.fill_params = descriptor.node_.param_func;
+  registration.guid = descriptor.node_.tpc_guid;
+  registration.fill_params = descriptor.node_.user_param_func;
   registration.legacy = true;
   for (const auto& input : descriptor.inputs_)
     if (input.type == input_type::TENSOR) registration.tensors.push_back(input.index);
@@ -96,7 +96,7 @@ inline void registerKernel(const HabanaCustomOpDescriptor& descriptor) {
 }  // namespace custom_op
 }  // namespace habana
 
-// Registers an operator, in a function. `user_params`: NodeDesc::param_func.
+// Registers an operator, in a function. `user_params`: NodeDesc::user_param_func.
 #define REGISTER_CUSTOM_OP_ATTRIBUTES(schema, guid, inputs, outputs, user_params)        \
   {                                                                                      \
     ::habana::custom_op::registerKernel(                                                 \
