@@ -148,8 +148,7 @@ def test_guards_of_a_run_with_small_weights(model):
     guards = found["guards"]
     assert (guards["warm_up_graphs"], guards["steps"]) == (0, found["steps"])
     failed = [row for row in guards["new"] if "a guard failed" in row["guard"]]
-    assert failed
-    assert {row["bucket"][0] for row in failed} == {"decode"}
+    assert "decode" in {row["bucket"][0] for row in failed}
     assert all(row["requests"] == ["0"] and ".py:" in row["line"] for row in failed)
 
 
