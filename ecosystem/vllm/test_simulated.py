@@ -142,10 +142,14 @@ def test_list_of_buckets_is_what_the_plugin_reads(model):
 
 
 def test_guards_of_a_run_with_small_weights(model):
-    found = simulate(model, "--num-prompts=2", "--random-input-len=100", "--random-output-len=4", *SMALL, "--guards")
+    """Without a warm-up the first decode is new."""
+    one = "--num-prompts=1", "--random-input-len=100", "--random-output-len=3"
+    found = simulate(model, *one, *SMALL, "--guards", "--compile-ms-per-op=1e-6", VLLM_SKIP_WARMUP="true")
     guards = found["guards"]
-    assert guards["warm_up_graphs"] > 0
-    assert guards["steps"] == found["steps"]
+    assert (guards["warm_up_graphs"], guards["steps"]) == (0, found["steps"])
+    failed = [row for row in guards["new"] if "a guard failed" in row["guard"]]
+    assert "decode" in {row["bucket"][0] for row in failed}
+    assert all(row["requests"] == ["0"] and ".py:" in row["line"] for row in failed)
 
 
 def test_script_that_makes_an_llm(model):
@@ -172,7 +176,7 @@ def test_script_that_makes_an_llm(model):
         (["--tensor-parallel-size=12"], "--tensor-parallel-size is 12; expected 1 to 8"),
         (["--pipeline-parallel-size=2"], "--pipeline-parallel-size is 2"),
         (['--speculative-config={"method": "ngram", "num_speculative_tokens": 2}'], "--speculative-config"),
-        (["--max-model-len=104"], "100 + 8 tokens, and --max-model-len is 104"),
+        (["--random-input-len=300", "--max-model-len=256"], "300 + 8 tokens, and --max-model-len is 256"),
     ],
 )
 def test_option_that_cannot_be_honoured(model, options, words):

@@ -1,6 +1,7 @@
 """A run with small real weights, without vLLM."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from openhpu_predict.errors import PredictError
 from openhpu_predict.serving import guards, real
 from openhpu_predict.serving.prices import Price
 from openhpu_predict.serving.settings import Settings
+from openhpu_predict.serving.traffic import Request
 
 LARGE = {
     "num_attention_heads": 64,
@@ -36,6 +38,16 @@ def test_small_model_of_the_same_kind(config, expected):
     assert {name: small[name] for name in expected} == expected
     assert small["rope_theta"] == 500000.0
     assert small["vocab_size"] == 1024
+
+
+@pytest.mark.parametrize(("simulated", "expected"), [(10, 10), (100_000, 33), (32, 32)])
+def test_cache_has_no_more_blocks_than_buckets_and_requests_need(simulated, expected):
+    config = SimpleNamespace(
+        cache_config=SimpleNamespace(block_size=128, num_gpu_blocks=simulated),
+        model_config=SimpleNamespace(max_model_len=1000),
+        scheduler_config=SimpleNamespace(max_num_seqs=4),
+    )
+    assert guards.blocks(config, [Request(0.0, 100, 28)] * 3) == expected
 
 
 def test_times_of_calls_fit_a_model_of_another_width():

@@ -415,12 +415,13 @@ class Border:
         nearest = min(others, key=lambda one: sum(a != b for a, b in zip(one, key, strict=True)))
         names = [keystr(path) for path, _ in tree_flatten_with_path(arguments)[0]]
         names = [*[""] * (len(key) - len(names)), *names]
-        found = [
-            f"{name.replace('[', '').replace(']', '').strip(chr(39))}: {_size(new)}, not {_size(old)}"
-            for name, new, old in zip(names, key, nearest, strict=True)
-            if new != old
-        ]
-        return "; ".join(found[:3]) + ", ..." * (len(found) > 3)
+        changes: dict[str, list[str]] = {}  # tensors that changed alike
+        for name, new, old in zip(names, key, nearest, strict=True):
+            if new != old:
+                plain = name.replace("[", "").replace("]", "").replace("'", "").rpartition(".")[2]
+                changes.setdefault(f"{_size(new)}, not {_size(old)}", []).append(plain)
+        found = [f"{', '.join(same[:2])}{', ...' * (len(same) > 2)}: {change}" for change, same in changes.items()]
+        return "; ".join(found[:4]) + "; ..." * (len(found) > 4)
 
     def record(self, function: Callable[..., Any], arguments: dict[str, Any]) -> tuple[Recording, Any]:
         """Run a call under fake tensors. Its recording, and its result."""

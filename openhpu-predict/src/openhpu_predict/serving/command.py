@@ -228,7 +228,7 @@ def _guards(
         border.settings,
         "",
         rest,
-        border.engine.vllm_config.cache_config.num_gpu_blocks,
+        guards.blocks(border.engine.vllm_config, requests),
         requests,
         block,
         options.max_concurrency,

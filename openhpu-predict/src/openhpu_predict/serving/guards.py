@@ -69,6 +69,17 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
     return small
 
 
+def blocks(config: Any, requests: Sequence[Request]) -> int:
+    """Blocks of the small model's cache: those of the simulation, or fewer if neither buckets nor requests need them.
+
+    `config` is the simulation's VllmConfig.
+    """
+    size = config.cache_config.block_size
+    longest = -(-config.model_config.max_model_len // size) * config.scheduler_config.max_num_seqs
+    all_at_once = sum(-(-(one.length + one.output) // size) + 1 for one in requests)
+    return int(min(config.cache_config.num_gpu_blocks, max(longest, all_at_once) + 1))
+
+
 def run(job: Job, config: dict[str, Any], seconds: float) -> dict[str, Any]:
     """What the process found, ready for JSON. Raises PredictError if it fails or needs more than `seconds`."""
     with tempfile.TemporaryDirectory(prefix="openhpu-guards-") as name:
