@@ -78,6 +78,7 @@ class Recorder(TorchDispatchMode):
         self._problems = self._paused = 0
         self._entered = self._manual = self._trains = self._ended = False
         self._began = self._recording_seconds = 0.0
+        self._cost: list[str] = []  # of each sampled step, in words
         self._synchronized = False
         self._pass: SecondPass | None = None
         self._depth = 0  # of modules
@@ -112,8 +113,10 @@ class Recorder(TorchDispatchMode):
         self.writer.event("facts", mode=self._mode, **facts(self.device))
         if not error:
             self._run_calls()
-        self.writer.event("ended", error=error, recording_seconds=self._recording_seconds, problems=self._problems)
+        self.writer.event("ended", error=error, problems=self._problems)
         self.writer.close()
+        for text in self._cost:
+            print(f"gaudi-record: {text}", file=sys.stderr)
 
     @property
     def _mode(self) -> str:
@@ -203,6 +206,10 @@ class Recorder(TorchDispatchMode):
             )
             self.writer.event("facts_of_step", step=self.number, **facts(self.device))
             self._second_pass()
+            about["recorder_seconds"] = own = self._recording_seconds
+            took = f"step {self.number} took {about['seconds']:.3g} s"
+            self._cost.append(f"{took}, of which {own:.3g} s are the recorder's")
+            self._recording_seconds = 0.0
         self.writer.event("step", **about)
         self.writer.flush()
 
