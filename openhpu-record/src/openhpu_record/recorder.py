@@ -10,6 +10,7 @@ What is recorded of an operator, in events:
 import contextlib
 import dataclasses
 import json
+import os
 import sys
 import time
 import warnings
@@ -71,6 +72,7 @@ class Recorder(TorchDispatchMode):
         self.number = 0  # of the step that runs
         self.recording = False  # whether that one is recorded
         self._folder = folder
+        self._process = os.getpid()
         self._calls: dict[str, int] = {}  # their numbers, by operator and arguments
         self._waiting: list[dict[str, Any]] = []  # calls that are run after the script
         self._statistics: list[tuple[dict[str, Any], str, torch.Tensor]] = []  # of lazy mode, on the device
@@ -102,7 +104,7 @@ class Recorder(TorchDispatchMode):
 
     def end(self, error: str = "") -> None:
         """Write what is left. Without an error the calls run, with inputs that are made."""
-        if self._ended:
+        if self._ended or os.getpid() != self._process:
             return
         self._end_step(last=True)
         self._ended = True
@@ -174,7 +176,7 @@ class Recorder(TorchDispatchMode):
         self._begin()
 
     def _begin(self) -> None:
-        if self._ended or self.writer.stopped:
+        if self._ended or self.writer.stopped or os.getpid() != self._process:
             return
         self.recording = self.options.sampled(self.number)
         self._synchronized = False
@@ -188,7 +190,7 @@ class Recorder(TorchDispatchMode):
         self._began = time.perf_counter()
 
     def _end_step(self, last: bool = False) -> None:
-        if self._ended:
+        if self._ended or os.getpid() != self._process:
             return
         was, self.recording = self.recording, False
         self._off()
@@ -237,7 +239,7 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not self.recording or self._paused or self.writer.stopped or function.namespace in ("prim", "profiler"):
+        if self._is_off() or function.namespace in ("prim", "profiler"):
             return function(*args, **kwargs)
         if any(kind not in (torch.Tensor, torch.nn.Parameter) for kind in types):
             return function(*args, **kwargs)  # a subclass calls the operators of its parts
@@ -259,6 +261,10 @@ class Recorder(TorchDispatchMode):
             self.guarded(self._note, call, function, args, kwargs, result)
         self._recording_seconds += time.perf_counter() - began
         return result
+
+    def _is_off(self) -> bool:
+        """Nothing is recorded now, or in this process, which a data loader forked."""
+        return not self.recording or bool(self._paused or self.writer.stopped) or os.getpid() != self._process
 
     def pause(self) -> None:
         """The mode is off until `resume`."""
