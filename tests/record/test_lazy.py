@@ -80,7 +80,7 @@ class Part(torch.nn.Module):
     def forward(self, x):
         return x * 2 + 1
 
-with openhpu_record.record("borders.zip", steps=[0], after=0.0):
+with openhpu_record.record("borders.zip", steps=[0, 1, 2, 3], after=0.0):
     calls = []
 
     def backend(graph, inputs):
@@ -103,13 +103,17 @@ with openhpu_record.record("borders.zip", steps=[0], after=0.0):
     static.copy_(torch.tensor([1.0, 2.0, 3.0]))
     graph.replay()
     values = out.tolist()
+    wrapped = ht.hpu.wrap_in_hpu_graph(torch.nn.Linear(4, 3).to("hpu").eval())
+    with torch.no_grad():
+        wrapped(x)
+        wrapped(x)
 with Recording("borders.zip") as found:
     borders = list(found.events("border"))
     print(json.dumps([
         len(calls), values, found.manifest["depth"],
         [(one["what"], one["name"], [t["shape"] for t in one["inputs"]], [t["shape"] for t in one["outputs"]])
          for one in borders],
-        borders[-1]["inputs"][0]["numbers"]["max"], borders[-1]["outputs"][-1]["numbers"]["max"],
+        borders[3]["inputs"][0]["numbers"]["max"], borders[3]["outputs"][-1]["numbers"]["max"],
         [event["text"] for event in found.events("problem")],
     ]))
 """
@@ -125,6 +129,9 @@ def test_graphs_and_compiled_regions_are_recorded_at_their_borders(script):
         ("compiled", "Part"),
         ("compiled", "Linear"),
         ("graph", "HPUGraph"),
+        ("graph", "Linear"),
+        ("graph", "Linear"),
     ]
+    assert borders[-1][2:] == [[[2, 4]], [[2, 3]]]
     assert borders[0][2:] == [[[2, 4]], [[2, 4]]] and borders[2][3] == [[2, 2]]
     assert (given, made) == (3.0, 7.0)

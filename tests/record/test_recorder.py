@@ -1,6 +1,7 @@
 """What is recorded of a script: the sampled steps, their operators with lines and numbers, and no input."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -146,6 +147,23 @@ def test_an_error_of_the_script_is_its_own(tmp_path):
         assert found.manifest["end"]["why"] == "KeyError"
         assert events(found, "ended")[0]["error"] == "KeyError" and events(found, "operator")
         assert events(found, "call") == []
+
+
+def test_a_process_that_the_script_forks_writes_nothing(tmp_path):
+    x = torch.ones(3)
+    with openhpu_record.record(tmp_path / "j.zip", device="cpu", steps=[0], after=0.0):
+        x.add_(1)
+        process = os.fork()
+        if not process:  # as a worker of a data loader
+            try:
+                x.mul_(2)
+                openhpu_record.step()
+            finally:
+                os._exit(0)
+        os.waitpid(process, 0)
+    with Recording(tmp_path / "j.zip") as found:
+        assert [form["op"] for form in events(found, "form")] == ["aten.add_.Tensor"]
+        assert len(events(found, "step")) == 1
 
 
 def test_one_recording_at_a_time(tmp_path):

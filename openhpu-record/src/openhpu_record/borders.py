@@ -26,6 +26,9 @@ class Borders:
         self._graphs = False
         self._inside = 0  # of a compiled region or a graphed module
         self._opened: list[torch.nn.Module] = []  # whose forward passes are borders
+        self._what = ""
+        self._values: list[Any] = []
+        self._began = 0.0
         self._modules: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
         self._capture: list[Any] = []  # weak references to tensors of the capture that runs
         self._made: set[int] = set()
@@ -112,7 +115,10 @@ class Borders:
 
     def enters(self, module: torch.nn.Module, values: Any) -> None:
         """A forward pass begins."""
-        if self._recorder.recording and not self._inside and module in self._modules:
+        # Gaudi's wrapper of a module adds `clear_cache` to it.
+        graphed = "clear_cache" in vars(module)
+        if self._recorder.recording and not self._inside and (graphed or module in self._modules):
+            self._what = "graph" if graphed else "compiled"
             self._inside += 1
             self._opened.append(module)
             self._values = self._described(values)
@@ -126,7 +132,7 @@ class Borders:
             self._inside -= 1
             self._recorder.resume()
             name = type(getattr(module, "_orig_mod", module)).__name__
-            self._event("compiled", name, self._values, result, self._began)
+            self._event(self._what, name, self._values, result, self._began)
 
     # Graphs.
 

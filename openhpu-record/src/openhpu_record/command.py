@@ -86,7 +86,8 @@ def _why(code: int | None) -> str:
 def _places(output: Path | None, name: str) -> tuple[Path, Path]:
     """The file to write, and the folder that grows into it. Raises RecordError."""
     now = datetime.datetime.now().strftime("%Y-%m-%d-%H%M%S")
-    target = output or Path(f"{name}-{now}.zip")
+    rank = f"-rank{os.environ['RANK']}" if "RANK" in os.environ else ""
+    target = output or Path(f"{name}{rank}-{now}.zip")
     if not target.parent.is_dir():
         raise RecordError(f"there is no folder {str(target.parent)!r} to write into")
     folder = target.with_name(f"{target.name}.part")

@@ -10,6 +10,7 @@ What is recorded of an operator, in events:
 import contextlib
 import dataclasses
 import json
+import os
 import sys
 import time
 import warnings
@@ -71,6 +72,7 @@ class Recorder(TorchDispatchMode):
         self.number = 0  # of the step that runs
         self.recording = False  # whether that one is recorded
         self._folder = folder
+        self._process = os.getpid()
         self._calls: dict[str, int] = {}  # their numbers, by operator and arguments
         self._waiting: list[dict[str, Any]] = []  # calls that are run after the script
         self._statistics: list[tuple[dict[str, Any], str, torch.Tensor]] = []  # of lazy mode, on the device
@@ -78,6 +80,7 @@ class Recorder(TorchDispatchMode):
         self._problems = self._paused = 0
         self._entered = self._manual = self._trains = self._ended = False
         self._began = self._recording_seconds = 0.0
+        self._cost: list[str] = []  # of each sampled step, in words
         self._synchronized = False
         self._pass: SecondPass | None = None
         self._depth = 0  # of modules
@@ -101,7 +104,7 @@ class Recorder(TorchDispatchMode):
 
     def end(self, error: str = "") -> None:
         """Write what is left. Without an error the calls run, with inputs that are made."""
-        if self._ended:
+        if self._ended or os.getpid() != self._process:
             return
         self._end_step(last=True)
         self._ended = True
@@ -112,8 +115,10 @@ class Recorder(TorchDispatchMode):
         self.writer.event("facts", mode=self._mode, **facts(self.device))
         if not error:
             self._run_calls()
-        self.writer.event("ended", error=error, recording_seconds=self._recording_seconds, problems=self._problems)
+        self.writer.event("ended", error=error, problems=self._problems)
         self.writer.close()
+        for text in self._cost:
+            print(f"gaudi-record: {text}", file=sys.stderr)
 
     @property
     def _mode(self) -> str:
@@ -171,7 +176,7 @@ class Recorder(TorchDispatchMode):
         self._begin()
 
     def _begin(self) -> None:
-        if self._ended or self.writer.stopped:
+        if self._ended or self.writer.stopped or os.getpid() != self._process:
             return
         self.recording = self.options.sampled(self.number)
         self._synchronized = False
@@ -185,7 +190,7 @@ class Recorder(TorchDispatchMode):
         self._began = time.perf_counter()
 
     def _end_step(self, last: bool = False) -> None:
-        if self._ended:
+        if self._ended or os.getpid() != self._process:
             return
         was, self.recording = self.recording, False
         self._off()
@@ -203,6 +208,10 @@ class Recorder(TorchDispatchMode):
             )
             self.writer.event("facts_of_step", step=self.number, **facts(self.device))
             self._second_pass()
+            about["recorder_seconds"] = own = self._recording_seconds
+            took = f"step {self.number} took {about['seconds']:.3g} s"
+            self._cost.append(f"{took}, of which {own:.3g} s are the recorder's")
+            self._recording_seconds = 0.0
         self.writer.event("step", **about)
         self.writer.flush()
 
@@ -230,7 +239,7 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if not self.recording or self._paused or self.writer.stopped or function.namespace in ("prim", "profiler"):
+        if self._is_off() or function.namespace in ("prim", "profiler"):
             return function(*args, **kwargs)
         if any(kind not in (torch.Tensor, torch.nn.Parameter) for kind in types):
             return function(*args, **kwargs)  # a subclass calls the operators of its parts
@@ -252,6 +261,10 @@ class Recorder(TorchDispatchMode):
             self.guarded(self._note, call, function, args, kwargs, result)
         self._recording_seconds += time.perf_counter() - began
         return result
+
+    def _is_off(self) -> bool:
+        """Nothing is recorded now, or in this process, which a data loader forked."""
+        return not self.recording or bool(self._paused or self.writer.stopped) or os.getpid() != self._process
 
     def pause(self) -> None:
         """The mode is off until `resume`."""

@@ -36,10 +36,16 @@ def text(path: Path, found: dict[str, Any], beside: Path | None = None) -> str:
         *_operators(rows),
         *_candidates(rows),
         *_counts(counts, found["facts"], beside),
-        *(f"step {one['number']}: {one['seconds']:.3g} s ({one['depth']})" for one in steps if one.get("sampled")),
+        *(_step(one) for one in steps if one.get("sampled")),
         *(f"step {one['step']}: {one['text']}" for one in passes),
     ]
     return "\n".join(lines)
+
+
+def _step(step: dict[str, Any]) -> str:
+    """What a sampled step cost."""
+    own = step.get("recorder_seconds", 0.0)
+    return f"step {step['number']}: {step['seconds']:.3g} s, of which {own:.3g} s are the recorder's ({step['depth']})"
 
 
 def _ended(manifest: dict[str, Any]) -> str:
