@@ -99,37 +99,42 @@ class Brightness(_Factor):
         return cast(images.astype(np.float32) * self.factors(images, brightness), self.arguments["dtype"])
 
 
-class Contrast(_Factor):
+class _Blend(_Factor):
+    """An operator that scales the distance from a grey."""
+
+    def grey(self, weighted: Array) -> Array:
+        """Of images whose grey is `weighted` [batch, height, width]: an array that broadcasts with the images."""
+        raise NotImplementedError
+
+    def run(self, batch: Any, factor: Any = None) -> Any:
+        images, axis = _channels_last(self, batch, 3)
+        factors = self.factors(images, factor)
+        colours: Array = images.astype(np.float32)
+        grey = self.grey(np.floor(colours @ _GREY))
+        made = np.clip(grey + (colours - grey) * factors, 0, 255)
+        if self.arguments["dtype"] == types.dtype.UINT8:
+            made = np.floor(made)
+        return cast(np.ascontiguousarray(np.moveaxis(made, -1, axis)), self.arguments["dtype"])
+
+
+class Contrast(_Blend):
     """Each image's distance from the mean of its grey times `contrast_scale`. Source: torchvision's adjust_contrast."""
 
     parameters: ClassVar[Arguments] = {"contrast_scale": 0.0, "dtype": types.dtype.UINT8}
     factor = "contrast_scale"
 
-    def run(self, batch: Any, contrast: Any = None) -> Any:
-        images, axis = _channels_last(self, batch, 3)
-        factor = self.factors(images, contrast)
-        mean = np.floor(images.astype(np.float32) @ _GREY).mean((1, 2)).reshape(-1, 1, 1, 1)
-        return _blended(self, images, mean, factor, axis)
+    def grey(self, weighted: Array) -> Array:
+        return np.mean(weighted, axis=(1, 2)).reshape(-1, 1, 1, 1)
 
 
-class Saturation(_Factor):
+class Saturation(_Blend):
     """Each pixel's distance from its grey times `saturation_level`. Source: torchvision's adjust_saturation."""
 
     parameters: ClassVar[Arguments] = {"saturation_level": 0.0, "dtype": types.dtype.UINT8}
     factor = "saturation_level"
 
-    def run(self, batch: Any, saturation: Any = None) -> Any:
-        images, axis = _channels_last(self, batch, 3)
-        factor = self.factors(images, saturation)
-        grey = np.floor(images.astype(np.float32) @ _GREY)[..., None]
-        return _blended(self, images, grey, factor, axis)
-
-
-def _blended(node: Node, images: Array, grey: Array, factor: Array, axis: int) -> Any:
-    made = np.clip(grey + (images.astype(np.float32) - grey) * factor, 0, 255)
-    if node.arguments["dtype"] == types.dtype.UINT8:
-        made = np.floor(made)
-    return cast(np.ascontiguousarray(np.moveaxis(made, -1, axis)), node.arguments["dtype"])
+    def grey(self, weighted: Array) -> Array:
+        return weighted[..., None]
 
 
 class Hue(_Factor):
