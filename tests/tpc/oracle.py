@@ -3,6 +3,7 @@
 Values are float64 for floats and int64 for integers. A function gets the types, the switches and the operands.
 """
 
+import math
 import re
 from collections.abc import Callable
 from typing import NamedTuple
@@ -354,6 +355,7 @@ _EXACT = {
     "acos": np.arccos,
     "acosh": lambda x: np.where(x < 1, np.nan, np.arccosh(np.maximum(x, 1))),
     "atanh": np.arctanh,
+    "erf": np.vectorize(math.erf, otypes=[np.float64]),
 }
 
 

@@ -144,6 +144,39 @@ def shuffle(it: Intrinsic, rng: Generator) -> Cases:
     yield Case([a, b], result.tobytes(), 0, income)
 
 
+# Pairs of registers.
+def pairs(
+    operation: Callable[..., np.ndarray], switches: tuple[int, ...] = (0,)
+) -> Callable[[Intrinsic, Generator], Cases]:
+    def cases(it: Intrinsic, rng: Generator) -> Cases:
+        assert it.t
+        for chosen in switches:
+            values = [calls.random_values(it.t, 128, rng) for _ in it.family.arguments]
+            if it.family.arguments[0][0] == "=VT":
+                values[0][64:] = values[0][:64]
+            given = list(values)
+            if chosen & S["NEG"]:  # a product is subtracted, and a difference is turned round
+                given = [-values[0], *values[1:]] if len(values) == 3 else values[::-1]
+            wanted = oracle.finished(operation(*given), it.t)
+            data = [calls.packed(value, it.t) for value in values]
+            if it.family.arguments[0][0] == "=VT":
+                data[0] = data[0][:REGISTER]
+            income = data[2] if it.family.tail == "a" else random_bytes(rng, 2 * REGISTER).tobytes()
+            yield Case(data, raw_of(wanted, it.t).tobytes(), chosen, income)
+
+    return cases
+
+
+def converted_pairs(it: Intrinsic, rng: Generator) -> Cases:
+    assert it.t
+    registers = 2 if it.family.result == "=float128" else 4
+    for mode in oracle.MODES:
+        values = calls.random_values(it.t, 64 * registers, rng)
+        wanted = oracle.converted(oracle.Case(it.t, LANES["f32"], mode), values)
+        income = random_bytes(rng, registers * REGISTER).tobytes()
+        yield Case([calls.packed(values, it.t)], raw_of(wanted, LANES["f32"]).tobytes(), mode, income)
+
+
 # Predicates.
 def bits(operation: Callable[..., np.ndarray]) -> Callable[[Intrinsic, Generator], Cases]:
     def cases(it: Intrinsic, rng: Generator) -> Cases:
@@ -469,6 +502,11 @@ FAMILIES: dict[str, Callable[[Intrinsic, Generator], Cases]] = {
     **{f"{kind}_ld_l{end}": load_local for kind in ("{t}", "i1") for end in ("", "_v", "_v_low", "_v_high")},
     **{f"{kind}_st_l{end}": store_local for kind in ("{t}", "i1") for end in ("", "_v", "_v_low", "_v_high")},
     **dict.fromkeys(("aso", "cache_flush", "cache_invalidate", "prefetch"), nothing),
+    "{t}_add_x2": pairs(np.add),
+    "{t}_sub_x2": pairs(np.subtract, (0, S["NEG"])),
+    **dict.fromkeys(("{t}_mul_x2", "{t}_mul_x2_svv"), pairs(np.multiply)),
+    **dict.fromkeys(("{t}_mac_x2", "{t}_mac_x2_svv", "{t}_madd_x2"), pairs(lambda a, b, c: a * b + c, (0, S["NEG"]))),
+    **{f"convert_{kind}_to_f32_{count}": converted_pairs for kind in ("i32", "u32") for count in ("x2", "x4")},
     "{t}_fclass": classes,
     "{t}_calc_fp_special": special_values,
     "convert_{vt}_to_{vu}": containers,

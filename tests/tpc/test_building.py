@@ -193,6 +193,13 @@ def test_tensors_that_a_kernel_can_not_have():
         loaded.run("copy_f32", [torch.zeros(64, dtype=torch.float64)], [torch.zeros(64)])
 
 
+def test_another_processor_refuses_the_library(tmp_path, monkeypatch):
+    monkeypatch.setattr(building, "_needed", lambda options: ["avx1024"])
+    assert command(tmp_path, {"copy.c": COPY, "copy.toml": DESCRIBED}, "-D", "ADDED=1", "--no-checks") == 0
+    with pytest.raises(KernelError, match=r"it was built for a processor with avx1024.*or with --march x86-64-v3"):
+        Library(tmp_path / "lib.so")
+
+
 def test_counting_intrinsics(capsys):
     assert main(["intrinsics", "v_f32_mac_b"]) == 0
     assert "v_f32_mac_b\timplemented" in capsys.readouterr().out

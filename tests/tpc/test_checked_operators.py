@@ -1,4 +1,7 @@
-"""Operators whose kernels run with checks: OPENHPU_CHECK_KERNELS=1."""
+"""Operators whose kernels run with checks: OPENHPU_CHECK_KERNELS=1, in lazy mode, from two libraries.
+
+The glue of one of them has the older entry points.
+"""
 
 import os
 
@@ -35,18 +38,40 @@ for grad in (x, x):
 """
 
 
+OLDER = """#include <string.h>
+#include "gc_interface.h"
+extern unsigned char _binary___silu_f32_o_start, _binary___silu_f32_o_end;
+extern "C" gcapi::GlueCodeReturn_t GetKernelNames(char** names, unsigned* count, gcapi::DeviceId_t)
+{
+    if (names) strcpy(names[0], "silu_fwd_f32");
+    *count = 1;
+    return gcapi::GLUE_SUCCESS;
+}
+extern "C" gcapi::GlueCodeReturn_t HabanaKernel(
+    gcapi::HabanaKernelParams_t* in, gcapi::HabanaKernelInstantiation_t* out)
+{
+    const unsigned* sizes = in->outputTensors[0].geometry.sizes;
+    out->indexSpaceGeometry = {2, {(sizes[0] + 63) / 64, sizes[1]}};
+    out->outputTensorAccessPattern[0].dim[0] = {0, 64, 0, 64, 63};
+    out->outputTensorAccessPattern[0].dim[1] = {1, 1, 0, 1, 0};
+    unsigned bytes = &_binary___silu_f32_o_end - &_binary___silu_f32_o_start, room = out->elfSize;
+    out->elfSize = bytes;
+    if (room < bytes) return gcapi::GLUE_INSUFICIENT_ELF_BUFFER;
+    memcpy(out->kernelElf, &_binary___silu_f32_o_start, bytes);
+    return gcapi::GLUE_SUCCESS;
+}
+"""
+
+
 def test_findings_are_the_operators_error(tmp_path):
-    files, entries = {}, []
-    for name, number, guid in (("silu", -1, "silu_fwd_f32"), ("silu_grad", 0, "silu_bwd_f32")):
-        source, described = changed(KERNELS[name], number)
-        files[f"{name}_f32.c"] = source
-        inputs = len(KERNELS[name].inputs())
-        entries.append(
-            f'[[kernel]]\nguid = "{guid}"\nsource = "{name}_f32.c"\ninputs = {["f32"] * inputs}\noutputs = ["f32"]\n'
-            f"{described}\ncomplete = true\n"
-        )
-    library = built(files | {"all.toml": "".join(entries)}, checks=True)
+    source, _ = changed(KERNELS["silu"], -1)
+    older = built({"silu_f32.c": source, "glue.cpp": OLDER}, checks=True)
+    source, described = changed(KERNELS["silu_grad"], 0)
+    head = 'guid = "silu_bwd_f32"\nsource = "silu_grad_f32.c"\ninputs = ["f32", "f32"]\noutputs = ["f32"]'
+    entry = f"[[kernel]]\n{head}\n{described}\ncomplete = true\n"
+    newer = built({"silu_grad_f32.c": source, "all.toml": entry}, checks=True)
     folder = ROOT / "build" / "tests" / "tpc" / "operators" / torch.__version__
-    variables = clean_environment(tmp_path, GC_KERNEL_PATH=str(library), OPENHPU_CHECK_KERNELS="1")
+    settings = {"OPENHPU_CHECK_KERNELS": "1", "PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "off"}
+    variables = clean_environment(tmp_path, GC_KERNEL_PATH=f"{older}:{newer}", **settings)
     variables["PYTHONPATH"] += f"{os.pathsep}{ROOT}"
     run_code(SCRIPT.format(folder=str(folder)), tmp_path, variables, "default", False)

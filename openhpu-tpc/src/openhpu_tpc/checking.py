@@ -74,5 +74,5 @@ def check(
     for kind, findings in (("error", report.errors), ("note", report.notes)):
         for finding in findings:
             print(f"{kind}: {finding}")
-    print(account.text(report.account, generation))
+    print(account.text(report.account))
     return 1 if report.errors else 0

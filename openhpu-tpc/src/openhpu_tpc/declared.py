@@ -63,6 +63,13 @@ def state(name: str) -> str:
     return "implemented" if name in intrinsics.tested() else _THERE
 
 
+@cache
+def errors() -> dict[str, str]:
+    """The largest error of each special function of float32, in units of the last place (`data/errors.tsv`)."""
+    lines = (_FILE.parent / "errors.tsv").read_text().splitlines()
+    return dict(line.split("\t") for line in lines if line and not line.startswith("#"))
+
+
 def page() -> str:
     """The page of states, in Markdown."""
     states = {name: state(name) for name in sorted(declared())}
@@ -83,6 +90,15 @@ def page() -> str:
         "| --- | --- | --- | --- | --- |",
         _row("declared by the public header", counted),
         _row("of later generations, and special functions", more),
+        "",
+        "## Errors of special functions",
+        "",
+        "The largest error of float32 against float64, in units of the last place, over the range that a test takes.",
+        "The last bits may differ from a Gaudi's.",
+        "",
+        "| name | error |",
+        "| --- | --- |",
+        *(f"| `{name}` | {error} |" for name, error in errors().items()),
         "",
         "## Declared by the public header",
         "",

@@ -49,6 +49,7 @@ PARTS = [
     "docs/prediction.md",
     "docs/profiling.md",
     "docs/ready-for-gaudi.md",
+    "docs/tpc.md",
 ]
 FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^ *```", re.M | re.S)
 

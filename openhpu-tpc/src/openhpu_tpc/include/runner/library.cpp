@@ -75,7 +75,7 @@ OPENHPU_TPC_EXPORT const char* openhpu_tpc_refused(void) {
       if (strcmp(feature, "avx512bw") == 0) return !__builtin_cpu_supports("avx512bw");
       if (strcmp(feature, "avx512dq") == 0) return !__builtin_cpu_supports("avx512dq");
       if (strcmp(feature, "avx512vl") == 0) return !__builtin_cpu_supports("avx512vl");
-      return false;
+      return true;
     };
     for (const char* const* feature = tpc::required_features; *feature != nullptr; feature++)
       if (lacks(*feature))

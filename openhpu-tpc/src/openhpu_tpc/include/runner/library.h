@@ -69,8 +69,8 @@ struct OpenhpuTpcAccount {
   int64_t local;        // accesses of local memory
   int64_t local_bytes;  // of variables in local memory
 };
-// Runs a node member by member, with checks. 0, or 1 and a message if the kernel was ended or the library has no checks.
-// `errors` and `notes` are text, a finding a line, which is valid until this thread checks again.
+// Runs a node member by member, with checks. 0, or 1 and a message if the kernel was ended or the library has no
+// checks. `errors` and `notes` are text, a finding a line, which is valid until this thread checks again.
 int openhpu_tpc_check(
     void* node, void* const* inputs, void* const* outputs, double seconds, const char** errors, const char** notes,
     struct OpenhpuTpcAccount* account, char* message, size_t size);

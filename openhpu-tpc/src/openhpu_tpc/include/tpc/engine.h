@@ -28,8 +28,8 @@ struct Engine {
   sigjmp_buf leave;
   volatile int running;
   char message[256];
-  void* address;      // where it was interrupted
-  int* lines;         // that members of this node have printed
+  void* address;        // where it was interrupted
+  int* lines;           // that members of this node have printed
   uint32_t random[64];  // the states of the random numbers of vectors
   uint32_t scalar_random;
   const char* table;  // of look-ups; null if the kernel has set none

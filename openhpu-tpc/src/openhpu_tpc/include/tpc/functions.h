@@ -64,6 +64,18 @@ TPC_INLINE P fused(const P& a, const P& b, const P& c) {
 #endif
 }
 
+// An operation on the registers of pairs, one after the other. A register in the place of a pair serves both.
+template <class A, class F, class... X>
+TPC_INLINE Pair<A, A> pairwise(F f, const Pair<A, A>& a, const X&... rest) {
+  const auto first = [](const auto& x) { return x.v1; };
+  const auto second = [](const auto& x) { return x.v2; };
+  return {lanes<A>(f, a.v1, first(rest)...), lanes<A>(f, a.v2, second(rest)...)};
+}
+template <class A>
+TPC_INLINE Pair<A, A> twice(const A& a) {
+  return {a, a};
+}
+
 // Moves of lanes. A group is 32 bytes, a dual group is two of them.
 template <class V>
 TPC_INLINE bool writes(uint32_t bytes, int byte) {
