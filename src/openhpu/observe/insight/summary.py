@@ -43,7 +43,7 @@ def _lines(document: Document) -> Iterator[str]:
     yield from of_graphs("recompilations", [observed.recompiled(r) for r in document["recompilations"]])
     yield from _listed("CPU fallbacks", [observed.times(r, observed.fallback(r)) for r in document["fallbacks"]])
     yield from _found(
-        "a Gaudi would not permit", [observed.times(r, observed.kindness(r)) for r in document["kindnesses"]]
+        "differences from a Gaudi", [observed.times(r, observed.difference(r)) for r in document["differences"]]
     )
     yield from _found("to run this on a Gaudi", observed.needs(document))
     yield from _found(
