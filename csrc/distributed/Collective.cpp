@@ -127,7 +127,7 @@ std::exception_ptr failure_of(const std::string& name, const std::string& group,
 void cut_for_collective(device::Device& d) {
   if (C10_UNLIKELY(current_capture(d) != nullptr))
     refuse_in_capture("hccl", "A graph waits only for its own collectives. Wait for others before the capture.");
-  if (g_lazy_collectives.load())
+  if (lazy_collectives())
     Recorder::of(d).hand_over_piece();
   else
     flush(d);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "device/device.h"
+#include "observe/Differences.h"
 
 namespace openhpu {
 
@@ -131,8 +132,8 @@ void capture_collective(
 void forget_captured_collectives();
 
 // Whether collectives lie in the middle of lazy graphs' steps (PT_HPU_ENABLE_LAZY_COLLECTIVES); else each of them ends
-// one. `asked`: whether the script set it. Else a graph that holds a collective is a kindness.
-inline std::atomic<bool> g_lazy_collectives{true}, g_lazy_collectives_asked{true};
+// one, and a captured graph cannot hold it.
+inline bool lazy_collectives() noexcept { return level_of(Difference::LazyCollectives) != Level::AsGaudi; }
 // Called before a command that separates two parts of a step in the queue. Hands over the recording before it.
 void cut_for_collective(device::Device& d);
 

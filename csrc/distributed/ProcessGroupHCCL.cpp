@@ -93,12 +93,12 @@ WorkPtr ProcessGroupHCCL::issue(const Row& row, Collective::Procedure procedure)
   const std::string name = std::string("hccl::") + row.op;
   std::vector<std::shared_ptr<Collective>> parts;
   if (auto* capture = current_capture(d); C10_UNLIKELY(capture != nullptr)) {
-    if (row.sent().empty() || !g_lazy_collectives.load())
+    if (row.sent().empty() || !lazy_collectives())
       refuse_in_capture(
           name,
           "collective nonSFG is not supported during hpu graph capturing. Leave it out of the graph, or, but for a "
           "barrier, set PT_HPU_ENABLE_LAZY_COLLECTIVES=1.");
-    if (!g_lazy_collectives_asked.load()) note_kindness("lazy-collectives", name);
+    note(Difference::LazyCollectives, name);
     capture_collective(*capture, name, described(), std::move(procedure), row.written, row.read);
   } else {
     cut_for_collective(d);

@@ -3,16 +3,14 @@
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/isinf.h>
 
-#include "observe/events.h"
+#include "observe/Differences.h"
 
 namespace openhpu {
 namespace {
 
-std::atomic<OutOfRangeCopies> integers{OutOfRangeCopies::Pass}, floats{OutOfRangeCopies::Pass};
-
 template <class Wide, class Narrow>
-void check(const at::Tensor& src, OutOfRangeCopies what, const char* kind, const char* wide, const char* narrow) {
-  if (what == OutOfRangeCopies::Pass || (what == OutOfRangeCopies::Note && !listening(kKindness))) return;
+void check(const at::Tensor& src, Difference difference, const char* wide, const char* narrow) {
+  if (!watches(difference)) return;
   c10::InferenceMode no_autograd(true);
   at::Tensor values = src.detach();
   if constexpr (std::is_floating_point_v<Wide>) values = values.masked_fill(at::isinf(values), 0.0).nan_to_num();
@@ -22,26 +20,21 @@ void check(const at::Tensor& src, OutOfRangeCopies what, const char* kind, const
   if (low >= lowest && high <= highest) return;
   const auto given = c10::str("[", low, ", ", high, "]");
   TORCH_CHECK(
-      what == OutOfRangeCopies::Note, "Error when trying to cast ", wide, " to ", narrow, ", Input values range ",
-      given, " exceeds ", narrow, " range [", lowest, ", ", highest,
+      level_of(difference) != Level::AsGaudi, "Error when trying to cast ", wide, " to ", narrow,
+      ", Input values range ", given, " exceeds ", narrow, " range [", lowest, ", ", highest,
       "] (aten::copy_ to hpu). Keep values in this range",
       std::is_floating_point_v<Wide> ? "." : ", or set PT_ENABLE_INT64_SUPPORT=1.");
-  note_kindness(kind, given);
+  note(difference, given);
 }
 
 }  // namespace
 
-void set_out_of_range_copies(OutOfRangeCopies of_integers, OutOfRangeCopies of_floats) noexcept {
-  integers.store(of_integers, std::memory_order_relaxed);
-  floats.store(of_floats, std::memory_order_relaxed);
-}
-
 void check_copied_range(const at::Tensor& src, c10::ScalarType dst) {
   if (src.scalar_type() != dst || src.numel() == 0) return;
   if (dst == at::kLong)
-    check<int64_t, int32_t>(src, integers.load(std::memory_order_relaxed), "int64-range", "Long", "Int");
+    check<int64_t, int32_t>(src, Difference::Int64Range, "Long", "Int");
   else if (dst == at::kDouble)
-    check<double, float>(src, floats.load(std::memory_order_relaxed), "float64-range", "Double", "Float");
+    check<double, float>(src, Difference::Float64Range, "Double", "Float");
 }
 
 }  // namespace openhpu

@@ -4,11 +4,8 @@
 
 namespace openhpu {
 
-// Copies to the device of values that a Gaudi's memory cannot hold: it stores int64 as int32 and float64 as float32.
-enum class OutOfRangeCopies : int { Pass, Note, Refuse };
-void set_out_of_range_copies(OutOfRangeCopies integers, OutOfRangeCopies floats) noexcept;
-
-// Looks at what is copied to the device, if that matters. Throws where such a copy is refused.
+// Looks at what is copied to the device, if that matters: a Gaudi's memory holds int64 as int32 and float64 as float32.
+// Throws where such a copy is refused (Difference::Int64Range, Difference::Float64Range).
 void check_copied_range(const at::Tensor& src, c10::ScalarType dst);
 
 }  // namespace openhpu

@@ -3,6 +3,7 @@
 #include <c10/util/StringUtil.h>
 
 #include "device/shared.h"
+#include "observe/Differences.h"
 #include "observe/events.h"
 #include "observe/site.h"
 
@@ -67,8 +68,7 @@ void report_kernels() {
   for (const auto& [place, noted] : notes.take()) {
     const auto& [op, site] = place;
     const auto& found = noted.indices;
-    if (noted.e4m3 && listening(kKindness))
-      emit(kKindness, {{"kind", std::string("e4m3-range")}, {"detail", op}}, site);
+    if (noted.e4m3) note(Difference::E4m3Range, op, site);
     if (noted.overflows > 0 && listening(kInt64Overflow))
       emit(kInt64Overflow, {{"op", op}, {"overflows", noted.overflows}}, site);
     if (found.count > 0 && listening(kIndicesOutOfRange))

@@ -72,15 +72,10 @@ const char* kind_name(EventKind kind) {
   constexpr const char* kNames[] = {
       "cpu_fallback",  "blocking_read",  "allocation_peak", "copy",       "error",
       "recompilation", "graph_recorded", "cache_hit",       "cache_miss", "indices_out_of_range",
-      "operand_moved", "int64_overflow", "kindness",        "wait",
+      "operand_moved", "int64_overflow", "difference",      "wait",
   };
   static_assert(std::size(kNames) == std::bit_width(uint32_t{kAllEvents}));
   return kNames[std::countr_zero(uint32_t{kind})];
-}
-
-void note_kindness(const char* kind, std::string detail) {
-  if (listening(kKindness))
-    emit(kKindness, {{"kind", std::string(kind)}, {"detail", std::move(detail)}}, current_site());
 }
 
 void set_event_listener(EventListener fn, uint32_t kinds) {

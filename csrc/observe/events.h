@@ -75,8 +75,8 @@ enum EventKind : uint32_t {
   kIndicesOutOfRange = 512,
   kOperandMoved = 1024,
   kInt64Overflow = 2048,
-  kKindness = 4096,  // a Gaudi would refuse something
-  kWait = 8192,      // of another kind than a read, see `emit_wait`
+  kDifference = 4096,  // see Differences.h
+  kWait = 8192,        // of another kind than a read, see `emit_wait`
   kAllEvents = 16383
 };
 const char* kind_name(EventKind kind);
@@ -98,10 +98,6 @@ uint64_t now_ns() noexcept;
 // The host has waited since `since`. `kind`: "shape" (sizes depend on values); and, which no Gaudi has, "first_sight"
 // (an operator ran so that the host learned its results' sizes) and "queue" (there was no room).
 void emit_wait(const char* kind, const char* op, uint64_t since, uint32_t site);
-
-// A script did something that a Gaudi refuses. `kind` is one of openhpu/observe/differences.py; the line is that of the
-// calling thread.
-void note_kindness(const char* kind, std::string detail);
 
 // Runs a part of a destructor, which must not throw. An error becomes a line of the log, an event and a count.
 void note_release_fault(const char* what, std::exception_ptr error) noexcept;

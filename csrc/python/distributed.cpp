@@ -21,10 +21,6 @@ void bind_distributed(py::module& m) {
   m.def("interruptible", [](c10::intrusive_ptr<c10d::Store> store) -> c10::intrusive_ptr<c10d::Store> {
     return c10::make_intrusive<transport::InterruptibleStore>(std::move(store));
   });
-  m.def("set_lazy_collectives", [](bool on, bool asked) {
-    g_lazy_collectives.store(on);
-    g_lazy_collectives_asked.store(asked);
-  });
   m.def("abandon_collectives", [] {
     py::gil_scoped_release no_gil;
     Collective::abandon_all();

@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "call/OpKernel.h"
+#include "observe/Differences.h"
 #include "observe/KernelReports.h"
 #include "observe/events.h"
 #include "observe/site.h"
@@ -44,7 +45,7 @@ class Describe {
     py::dict out(
         "slots"_a = slots, "nodes"_a = nodes, "live"_a = live, "scalars"_a = scalars_, "variable"_a = variable_,
         "threads"_a = threads_for(graph_.largest()), "sites"_a = sites_, "lenient"_a = lenient_indices(),
-        "int32"_a = narrow_int64(), "e4m3"_a = g_e4m3.load() == E4m3::kGaudi2);
+        "int32"_a = narrow_int64(), "e4m3"_a = level_of(Difference::E4m3Range) == Level::AsGaudi);
     if (!request_.formulas.empty()) {
       py::dict symbols;
       for (size_t i = 0; i < request_.symbols.size(); ++i)

@@ -18,8 +18,8 @@
 #include "call/OpKernel.h"
 #include "device/backing.h"
 #include "distributed/Collective.h"
-#include "kernels/Ranges.h"
 #include "kernels/SharedMemory.h"
+#include "observe/Differences.h"
 #include "observe/KernelReports.h"
 #include "observe/events.h"
 #include "python/bindings.h"
@@ -228,8 +228,8 @@ void bind_ops(py::module& m) {
   m.def("set_lenient_indices", [](bool on) { g_lenient_indices.store(on); });
   m.def("report_kernels", &report_kernels);
   m.def("set_narrow_int64", [](bool on) { g_narrow_int64.store(on); });
-  py::enum_<E4m3>(m, "E4m3").value("PYTORCH", E4m3::kPyTorch).value("NOTE", E4m3::kNote).value("GAUDI2", E4m3::kGaudi2);
-  m.def("set_e4m3", [](E4m3 values) { g_e4m3.store(values); });
+  py::enum_<Level>(m, "Level").value("PASS", Level::Pass).value("NOTE", Level::Note).value("AS_GAUDI", Level::AsGaudi);
+  m.def("set_level", &set_level);
   m.def("set_product_rule", [](const std::string& rule) {
     if (rule == "mkl") return set_product_rule(ProductRule::kNever);
     set_product_rule(rule == "onednn" ? ProductRule::kAlways : ProductRule::kUsual);
@@ -242,11 +242,6 @@ void bind_ops(py::module& m) {
     return std::make_tuple(from.skinny, from.single, from.batch);
   });
   m.def("has_onednn_products", &has_onednn_products);
-  py::enum_<OutOfRangeCopies>(m, "OutOfRangeCopies")
-      .value("PASS", OutOfRangeCopies::Pass)
-      .value("NOTE", OutOfRangeCopies::Note)
-      .value("REFUSE", OutOfRangeCopies::Refuse);
-  m.def("set_out_of_range_copies", &set_out_of_range_copies, py::arg("integers"), py::arg("floats"));
   m.def("set_native_ops", &set_native_ops);
   m.def("set_integer_ops", &set_integer_ops);
   m.def("fallback_ops", &fallback_ops);

@@ -54,7 +54,7 @@ void round_to_infinity(const at::Tensor& result, const at::Tensor& source) {
 }  // namespace
 
 void call_with_e4m3(const Operator& op, c10::Stack& stack, Widening widening) {
-  const bool strict = g_e4m3.load(std::memory_order_relaxed) == E4m3::kGaudi2;
+  const bool strict = level_of(Difference::E4m3Range) == Level::AsGaudi;
   const bool cast = is_cast(op, stack);
   if (!cast && !computes(op, widening)) return op.call_cpu_in(stack, widening);
   const auto& args = op.args();

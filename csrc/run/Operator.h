@@ -2,6 +2,7 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include "observe/Differences.h"
 #include "observe/KernelReports.h"
 #include "observe/events.h"
 
@@ -42,16 +43,8 @@ void call_with_int32(const Operator& op, c10::Stack& stack);
 int64_t wrap_to_int32(const at::Tensor& t);
 
 // float8_e4m3fn as on a Gaudi 2, which keeps the uppermost exponent for infinity and NaN: its largest number is 240,
-// where PyTorch's is 448. See docs/differences.md, e4m3-range.
-enum class E4m3 : uint8_t { kPyTorch, kNote, kGaudi2 };  // kNote: PyTorch's numbers; those above 240 are reported
-inline std::atomic<E4m3> g_e4m3{E4m3::kPyTorch};
-// Whether operators are to be looked at.
-inline bool watches_e4m3() noexcept {
-  const E4m3 values = g_e4m3.load(std::memory_order_relaxed);
-  return values == E4m3::kGaudi2 || (values == E4m3::kNote && listening(kKindness));
-}
-// With kGaudi2 a cast gives infinity or NaN for operands above 240, other operators compute with NaN for them, and
-// results above 240 become infinity.
+// where PyTorch's is 448 (Difference::E4m3Range). At the level AsGaudi a cast gives infinity or NaN for operands above
+// 240, other operators compute with NaN for them, and results above 240 become infinity.
 void call_with_e4m3(const Operator& op, c10::Stack& stack, Widening widening);
 
 // The operator as reports name it: without its overload.
@@ -94,7 +87,7 @@ class Operator {
   void call_cpu(c10::Stack& stack) const { call_cpu(stack, {}); }
   // The same in the dtypes of a call that is known.
   void call_cpu(c10::Stack& stack, Widening widening) const {
-    if (C10_UNLIKELY(watches_e4m3()))
+    if (C10_UNLIKELY(watches(Difference::E4m3Range)))
       call_with_e4m3(*this, stack, widening);
     else
       call_cpu_in(stack, widening);

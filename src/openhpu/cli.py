@@ -67,7 +67,7 @@ def _add_run(commands: _Commands) -> None:
         metavar="WHAT",
         default="",
         help="exit with 3 if the script does one of: fallback, recompilation, read, shape, index, overflow, move, "
-        "kindness, capture, graph-check (which sets --check-graphs)",
+        "difference, capture, graph-check (which sets --check-graphs)",
     )
     run.add_argument("--json", action="store_true", help="print the report as the last line of stdout, as JSON")
     run.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

@@ -13,10 +13,10 @@ E4M3 = torch.float8_e4m3fn
 @pytest.fixture(autouse=True)
 def gaudi_2():
     torch.ones(1, device="hpu").item()  # the first use sets the usual level
-    _C.set_e4m3(_C.E4m3.GAUDI2)
+    _C.set_level("e4m3-range", _C.Level.AS_GAUDI)
     yield
     torch.hpu.synchronize()
-    _C.set_e4m3(_C.E4m3.NOTE)
+    _C.set_level("e4m3-range", _C.Level.NOTE)
 
 
 def as_on_a_gaudi_2(pattern):
@@ -64,9 +64,9 @@ def test_products_have_nan_where_an_operand_has_none_of_its_numbers():
 
 def test_another_generation_and_level_have_pytorchs_numbers():
     x = torch.arange(256, dtype=torch.uint8).to("hpu").view(E4M3)
-    for level in (_C.E4m3.PYTORCH, _C.E4m3.NOTE):
+    for level in (_C.Level.PASS, _C.Level.NOTE):
         torch.hpu.synchronize()
-        _C.set_e4m3(level)
+        _C.set_level("e4m3-range", level)
         expected = torch.arange(256, dtype=torch.uint8).view(E4M3).float()
         torch.testing.assert_close(x.float().cpu(), expected, rtol=0, atol=0, equal_nan=True)
         torch.hpu.synchronize()

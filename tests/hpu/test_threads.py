@@ -186,3 +186,31 @@ def test_the_interpreter_ends_where_its_main_thread_waits_last(script):
         signal.alarm(100)  # instead of a hang
     """
     assert script(code, fresh=True, bare=True).out == "[800.0, 800.0]"
+
+
+def test_a_host_that_fills_the_queue_lets_other_threads_run(script):
+    """It waits for room without Python's lock, which the thread that makes room needs."""
+    code = """
+    x = torch.zeros(5, device="hpu")
+    x.add_(1)  # it is known
+    torch.hpu.synchronize()
+    submitted = []
+
+    def fill():
+        for number in range(3 * 4096):  # more than a queue has room for
+            x.add_(1)
+            submitted.append(number)
+
+    _C.block_queue(0)
+    filler = threading.Thread(target=fill)
+    filler.start()
+    while len(submitted) < 4090:
+        time.sleep(0.01)
+    time.sleep(0.3)  # the rest of the room
+    assert len(submitted) < 3 * 4096
+    _C.unblock_queue(0)
+    filler.join()
+    print(x.tolist(), len(submitted))
+    """
+    variables = {"PT_HPU_LAZY_MODE": "0"}
+    assert script(code, timeout=100, **variables).out == f"{[3.0 * 4096 + 1] * 5} {3 * 4096}"

@@ -4,8 +4,9 @@ from typing import Any, TypeAlias
 
 import torch
 
-from openhpu import _C, settings
+from openhpu import _C
 from openhpu.device import lifecycle
+from openhpu.observe import differences
 
 DeviceArgument: TypeAlias = torch.device | str | int | None
 
@@ -45,7 +46,7 @@ def asked_index(device: Any) -> int:
 
 def described_index(device: Any) -> int:
     """The index that `device` means, for a description of the device. A forked child may ask for that, too."""
-    if settings.is_strict():
+    if differences.as_gaudi("question"):
         lifecycle.ask()
     return _get_device_index(device, optional=True)
 

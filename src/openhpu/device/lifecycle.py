@@ -80,7 +80,7 @@ def ask() -> None:
     if _C.is_in_bad_fork():
         raise RuntimeError(_BAD_FORK)
     configure_if_possible()
-    if settings.is_strict():
+    if differences.as_gaudi("question"):
         _C.init()
 
 
@@ -149,20 +149,20 @@ def _prepare() -> None:
 
 
 def _follow_gaudis_numbers() -> None:
-    """Which numbers the device keeps, and which copies to it are refused or noted; see docs/differences.md."""
-    strict = settings.is_strict()
+    """Which numbers the device keeps, and which copies to it are refused or reported; see docs/differences.md."""
+    strict = differences.as_gaudi("int64-arithmetic")
     wide = "PT_ENABLE_INT64_SUPPORT"
     first = settings.get("OPENHPU_GENERATION") == "gaudi"
     keeps = settings.get(wide) if settings.is_set(wide) else not mode.is_lazy() and not first
     exact = settings.get("OPENHPU_INT64") == "exact" if settings.is_set("OPENHPU_INT64") else keeps or not strict
     _C.set_narrow_int64(not exact)
-    if settings.get("OPENHPU_GENERATION") != "gaudi2":
-        _C.set_e4m3(_C.E4m3.PYTORCH)
-    else:
-        _C.set_e4m3(_C.E4m3.GAUDI2 if strict else _C.E4m3.NOTE)
-    wider = _C.OutOfRangeCopies.REFUSE if strict else _C.OutOfRangeCopies.NOTE
-    kept = keeps or (strict and exact)
-    _C.set_out_of_range_copies(integers=_C.OutOfRangeCopies.PASS if kept else wider, floats=wider)
+    permitted = {
+        "int64-range": keeps or (strict and exact) or None,
+        "float64-range": None,
+        "e4m3-range": settings.get("OPENHPU_GENERATION") != "gaudi2" or None,
+    }
+    for kind, is_permitted in permitted.items():
+        _C.set_level(kind, differences.level(kind, is_permitted))
 
 
 def init() -> None:

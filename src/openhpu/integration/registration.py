@@ -37,8 +37,10 @@ def is_registered() -> bool:
 def is_autoload_enabled() -> bool:
     """Whether `import torch` loads the device: unless PT_HPU_AUTOLOAD is 0, or not set in a strict lazy mode."""
     settings = _settings()
+    from openhpu.observe import differences
+
     wanted = settings.get("PT_HPU_AUTOLOAD")
-    later = settings.is_strict() and settings.get("PT_HPU_LAZY_MODE") == "1"
+    later = differences.as_gaudi("autoload") and settings.get("PT_HPU_LAZY_MODE") == "1"
     return bool(wanted == "1" or (wanted != "0" and not later))
 
 

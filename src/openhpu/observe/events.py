@@ -9,8 +9,8 @@ The core reports these events:
   values) or, of this device alone, `first_sight` (the operator ran for the first time, so that the host learned the
   sizes) or `queue` (the host was too far ahead). `op` is the operator or command, `wait_ns` the time;
 - `int64_overflow` (with OPENHPU_INT64), in the same way: `overflows` is the number of elements that wrapped;
-- `kindness`: the script did what a Gaudi refuses. `kind` is one of `openhpu.observe.differences`, which also publishes
-  it, and `detail` says more;
+- `difference`: the script did what a Gaudi refuses or computes otherwise. `kind` is one of
+  `openhpu.observe.differences`, which also publishes it, and `detail` says more;
 - of lazy mode `graph_recorded` (a graph was handed to the device, and how it ran), `cache_hit` and `cache_miss`
   (whether a step was seen before), `recompilation`, and `operand_moved` (an operand on the CPU was moved to the
   device). A `recompilation` by a size that an operator with a `shape` wait returned names this operator: `origin` is
@@ -49,7 +49,7 @@ CORE_KINDS = frozenset(
         "operand_moved",
         "int64_overflow",
         "wait",
-        "kindness",
+        "difference",
     }
 )
 

@@ -154,3 +154,9 @@ def test_e(): pass
     assert "Timeout (0:00:04)!" in told
     assert "in test_d\n" in told
     assert not processes_with(f"left-{os.getpid()}")
+
+
+def test_a_hang_ends_pytest_without_the_runner_too(pytestconfig):
+    """`python -m pytest` prints the stacks of all threads and ends, also where the test hangs in C++."""
+    assert pytestconfig.getini("faulthandler_exit_on_timeout") is True
+    assert float(pytestconfig.getini("faulthandler_timeout")) >= 60

@@ -77,7 +77,9 @@ class GraphedFunction(Whole):
         self._warn = OneWarning("wrap_in_hpu_graph")
         self._asynchronous = asynchronous
         self._transient = disable_tensor_cache or settings.get("PT_HPUGRAPH_DISABLE_TENSOR_CACHE")
-        self._new_results = self._transient and not settings.is_strict()  # a Gaudi returns the same ones
+        self._new_results = self._transient and not differences.as_gaudi(
+            "tensor-cache"
+        )  # a Gaudi returns the same ones
         self._given: list[weakref.ref[torch.Tensor]] = []  # new results of the last call, if somebody listens
         self._max_graphs = max_graphs
         self._training = training
@@ -126,7 +128,7 @@ class GraphedFunction(Whole):
         if self._given and any(result() is not None for result in self._given):
             differences.note("tensor-cache", "a result of the call before is still in use")
         results = cached.graph.run(tensors) if cached.check is None else self._checked(cached, given, tensors)
-        listened = self._new_results and events.wanted("kindness")
+        listened = self._new_results and events.wanted("difference")
         self._given = [weakref.ref(tensor) for tensor in results] if listened else []
         return cached.outcome.give(given, results, tensors) if cached.outcome else results
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch.distributed as dist
 
 from openhpu import _C, settings
+from openhpu.observe import differences
 
 NAME = "hccl"
 
@@ -23,7 +24,8 @@ def _create(options: Any, backend_options: Any) -> dist.Backend:
     `backend_options`: not used; `hccl` has none.
     """
     name = "PT_HPU_ENABLE_LAZY_COLLECTIVES"
-    _C.set_lazy_collectives(settings.get(name), settings.is_set(name))
+    chosen = settings.get(name) if settings.is_set(name) else None
+    _C.set_level("lazy-collectives", differences.level("lazy-collectives", chosen))
     timeout = options.timeout
     if not isinstance(timeout, timedelta):
         timeout = timedelta(seconds=timeout)

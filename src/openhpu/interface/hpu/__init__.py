@@ -5,7 +5,6 @@
 import sys
 from typing import Any
 
-from openhpu import settings
 from openhpu.capture import hpu_graphs
 from openhpu.capture.hpu_graphs import *
 from openhpu.device import arguments, memory as memory, mode, random as random, streams as streams
@@ -34,7 +33,7 @@ hpu = sys.modules[__name__]
 
 # A Gaudi has no graphs in eager mode. With OPENHPU_STRICT=gaudi a script that asks for their names finds none there.
 _GRAPHS = tuple(name for name in hpu_graphs.__all__ if name != "is_current_stream_capturing")
-if settings.is_strict():
+if differences.as_gaudi("graphs-in-eager"):
     for _name in _GRAPHS:
         del globals()[_name]
 

@@ -297,7 +297,7 @@ class Collector:
             "fallbacks": self._rows("fallbacks"),
             "indices_out_of_range": self._rows("indices_out_of_range"),
             "int64_overflows": self._rows("int64_overflows"),
-            "kindnesses": self._rows("kindnesses"),
+            "differences": self._rows("differences"),
             "moved_operands": self._rows("moved_operands"),
             "blocking_reads": self._rows("blocking_reads"),
             "shape_waits": [row for row in waits if row["kind"] == "shape"],

@@ -43,16 +43,18 @@ FAILURES = {
     "index": "indices_out_of_range",
     "overflow": "int64_overflows",
     "move": "moved_operands",
-    "kindness": "kindnesses",
+    "difference": "differences",
     "capture": "captures_later",
     "graph-check": "graph_differences",
 }
+_OLDER_WORDS = {"kindness": "difference"}
 FAILED = 3
 
 
 def failures(text: str) -> list[str]:
     """The words of `--fail-on`. UsageError for one that is none."""
-    words = [word.strip() for word in text.split(",") if word.strip()]
+    given = [word.strip() for word in text.split(",") if word.strip()]
+    words = [_OLDER_WORDS.get(word, word) for word in given]
     for word in words:
         if word not in FAILURES:
             raise UsageError(f"--fail-on: expected {', '.join(FAILURES)}, got {word!r}")

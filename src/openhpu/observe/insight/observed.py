@@ -34,7 +34,7 @@ COUNTED = {
     "cpu_fallback": Counted("fallbacks", ("op", "dtype")),
     "indices_out_of_range": Counted("indices_out_of_range", number="indices", sums=("padding",)),
     "int64_overflow": Counted("int64_overflows", number="overflows"),
-    "kindness": Counted("kindnesses", ("kind",)),
+    "difference": Counted("differences", ("kind",)),
     "operand_moved": Counted("moved_operands"),
     "blocking_read": Counted("blocking_reads", sums=("bytes", "wait_ns")),
     "wait": Counted("waits", ("kind", "op"), sums=("wait_ns",)),  # in two parts: of sizes, and those of this device
@@ -95,7 +95,7 @@ def empty(command: str, complete: bool = True) -> Document:
         "fallbacks": [],
         "indices_out_of_range": [],
         "int64_overflows": [],
-        "kindnesses": [],
+        "differences": [],
         "moved_operands": [],
         "blocking_reads": [],
         "shape_waits": [],
@@ -285,8 +285,8 @@ def waited(record: schema.Wait) -> str:
     return f"{times(record, record['op'])}, waited {wait(record['wait_ns'])}"
 
 
-def kindness(record: schema.Kindness) -> str:
-    """What a script does that a Gaudi does not permit, in words."""
+def difference(record: schema.Difference) -> str:
+    """What a script does that a Gaudi refuses or computes otherwise, in words."""
     row = BY_KIND[record["kind"]]
     return f"{row.what}; on a Gaudi: {row.gaudi}"
 
@@ -295,7 +295,7 @@ def needs(document: Document) -> list[str]:
     """What the script needs on a Gaudi, each with the line that needs it."""
     seen: dict[str, str] = {}
     for row in DIFFERENCES:
-        for record in document["kindnesses"]:
+        for record in document["differences"]:
             if record["kind"] == row.kind:
                 seen.setdefault(row.needs, where(record))
         counted: Sequence[Record] = ()

@@ -38,7 +38,7 @@ _CELLS: dict[str, Callable[[Any], object]] = {
     "where": observed.where,
     "change": observed.recompilation,
     "check": observed.check,
-    "kindness": observed.kindness,
+    "difference": observed.difference,
     "why": lambda r: observed.recompilation(r["cause"]) if r["cause"] else "a new graph",
     "owner": lambda r: r["owner"] or "by hand",
     "inputs": lambda r: ", ".join(r["inputs"].values()),

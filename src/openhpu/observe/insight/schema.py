@@ -196,8 +196,8 @@ class Operator(CountedRow):
     op: str
 
 
-class Kindness(CountedRow):
-    """What a Gaudi would not permit."""
+class Difference(CountedRow):
+    """What a Gaudi refuses or computes otherwise."""
 
     kind: str
 
@@ -274,7 +274,7 @@ class Document(CapturedGraphs):
     fallbacks: list[Fallback]
     indices_out_of_range: list[OutOfRange]
     int64_overflows: list[Operator]
-    kindnesses: list[Kindness]
+    differences: list[Difference]
     moved_operands: list[Operator]
     blocking_reads: list[BlockingRead]
     shape_waits: list[KindOfWait]
@@ -291,7 +291,7 @@ Part = Literal[
     "fallbacks",
     "indices_out_of_range",
     "int64_overflows",
-    "kindnesses",
+    "differences",
     "moved_operands",
     "blocking_reads",
     "waits",

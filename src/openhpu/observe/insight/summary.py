@@ -41,7 +41,7 @@ _ROWS = (
         lambda d: [observed.times(r, observed.fallback(r)) for r in d["fallbacks"]],
         says_none=_ANY_MODE,
     ),
-    _Row("a Gaudi would not permit", lambda d: [observed.times(r, observed.kindness(r)) for r in d["kindnesses"]]),
+    _Row("differences from a Gaudi", lambda d: [observed.times(r, observed.difference(r)) for r in d["differences"]]),
     _Row("to run this on a Gaudi", observed.needs),
     _Row(
         "indices out of range (an accelerator reads an unspecified row here)",

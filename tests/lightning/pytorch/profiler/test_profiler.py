@@ -24,9 +24,20 @@ def events_of(file):
     return json.loads(file.read_text())["traceEvents"]
 
 
+class Marked(Classifier):
+    """Names two actions of its own."""
+
+    def training_step(self, batch, batch_idx):
+        with self.trainer.profiler.profile("my_custom_action"):
+            pass
+        self.trainer.profiler.start("another_action")
+        self.trainer.profiler.stop("another_action")
+        return super().training_step(batch, batch_idx)
+
+
 @pytest.mark.parametrize("profiler", ["hpu", "HPU", HPUProfiler])
 def test_a_trace_without_any_argument(profiler, tmp_path):
-    trainer = fit(profiler if isinstance(profiler, str) else profiler(), tmp_path)
+    trainer = fit(profiler if isinstance(profiler, str) else profiler(), tmp_path, model=Marked())
     assert isinstance(trainer.profiler, HPUProfiler)
     assert ProfilerActivity.HPU in trainer.profiler._profiler_kwargs["activities"]
     files = sorted(tmp_path.glob("*.pt.trace.json"))
@@ -34,6 +45,7 @@ def test_a_trace_without_any_argument(profiler, tmp_path):
     assert all(re.fullmatch(r"fit-\w+\.\d+\.pt\.trace\.json", file.name) for file in files)
     names = {event.get("name") for file in files for event in events_of(file)}
     assert {"aten::linear", "aten::cross_entropy_loss"} <= names
+    assert {"[pl][profile]my_custom_action", "[pl][profile]another_action"} <= names
     assert any("run_training_batch" in name or "training_step" in name for name in names if name)
 
 

@@ -36,6 +36,14 @@ def test_the_releases_that_were_built_for_this_python(cores):
     assert compat.built() == ["2.9", "2.13"]
 
 
+def test_a_package_of_another_python_says_so(cores):
+    assert compat.other_python() is None  # nothing was built: that is another message
+    cores("2.13", ".cpython-39-riscv64-linux-gnu.so")
+    assert "it was installed for cpython-39-riscv64-linux-gnu, and this is cpython-3" in compat.other_python()
+    cores("2.13")
+    assert compat.other_python() is None
+
+
 def test_the_core_is_of_the_pytorch_that_is_there():
     assert compat.core(torch.__version__) is _C
     assert f"cores/{compat.release(torch.__version__)}/_C" in _C.__file__

@@ -149,3 +149,42 @@ def test_a_higher_order_operator_that_is_made_later(hpu, own):
             later.py_impl(keys.AutocastHPU)(lambda x: (x * 5).half())
             assert later(x).dtype == torch.float16
     assert later(x).dtype == torch.float32
+
+
+def test_accelerate_spreads_a_model_over_the_current_device_and_the_host(script, tmp_path):
+    """A process on a Gaudi has one card. What the caller says about memory stays as it is."""
+    package = tmp_path / "accelerate" / "utils"
+    package.mkdir(parents=True)
+    (tmp_path / "accelerate" / "__init__.py").touch()
+    (package / "__init__.py").touch()
+    (package / "modeling.py").write_text(
+        "def get_max_memory(max_memory=None):\n"
+        "    return max_memory or {0: 10, 1: 20, 2: 30, 'cpu': 40, 'disk': 50}\n"
+        "def is_hpu_available():\n"
+        "    return True\n"
+    )
+    code = f"""
+        import sys, torch, habana_frameworks.torch
+        sys.path.insert(0, {str(tmp_path)!r})
+        from accelerate.utils import modeling
+        print(modeling.get_max_memory(), modeling.get_max_memory({{1: 7}}))
+        with torch.hpu.device(1):
+            print(modeling.get_max_memory())
+        modeling.is_hpu_available = lambda: False
+        print(len(modeling.get_max_memory()))
+    """
+    first, second, third = script(code).out.splitlines()
+    assert first == "{0: 10, 'cpu': 40, 'disk': 50} {1: 7}"
+    assert second == "{1: 20, 'cpu': 40, 'disk': 50}"
+    assert third == "5"
+
+
+def test_a_packed_sequence_goes_through_a_recurrent_layer(hpu):
+    torch.manual_seed(0)
+    layer, x = torch.nn.LSTM(4, 6), torch.randn(5, 3, 4)
+    lengths = torch.tensor([5, 3, 2])
+    pack = torch.nn.utils.rnn.pack_padded_sequence
+    expected, _ = layer(pack(x, lengths))
+    found, _ = layer.to("hpu")(pack(x.to("hpu"), lengths))
+    assert found.data.is_hpu
+    torch.testing.assert_close(found.data.detach().cpu(), expected.data.detach())

@@ -1,9 +1,11 @@
 """Each row of the table of differences, at both levels."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+import openhpu
 from openhpu.observe import differences
 from openhpu.observe.differences import DIFFERENCES
 from openhpu.observe.insight import observed, report, summary
@@ -41,8 +43,8 @@ def test_without_the_level_it_is_permitted_and_listed(row, example, tmp_path):
         return
     assert result.out == prints[0]
     (document,) = observed.read_all(folder)
-    found = document["kindnesses"]
-    assert [(one["kind"], one["count"]) for one in found] == ([(row.kind, 1)] if row.event == "kindness" else [])
+    found = document["differences"]
+    assert [(one["kind"], one["count"]) for one in found] == ([(row.kind, 1)] if row.event == "difference" else [])
     assert all(one["line"] for one in found)
     listed = found or document["indices_out_of_range"]
     if listed:  # int64 results are not looked at here
@@ -109,3 +111,39 @@ def test_names_of_graphs_are_those_of_the_mode(script, lazy):
     """
     found = script(code, PT_HPU_LAZY_MODE=lazy, OPENHPU_STRICT="gaudi", OPENHPU_COMPILE="off").out
     assert found == ("True True True True" if lazy == "1" else "False False False True")
+
+
+@pytest.mark.parametrize(
+    ("strict", "permitted", "expected"),
+    [
+        ("", None, "NOTE"),
+        ("", True, "PASS"),
+        ("", False, "AS_GAUDI"),
+        ("gaudi", None, "AS_GAUDI"),
+        ("gaudi", True, "PASS"),
+        ("gaudi", False, "AS_GAUDI"),
+    ],
+)
+def test_the_level_of_a_difference(strict, permitted, expected, environment, hpu):
+    """What a variable says that the script has set counts more than OPENHPU_STRICT."""
+    environment(OPENHPU_STRICT=strict)
+    assert differences.level("int64-range", permitted) == getattr(openhpu._C.Level, expected)
+
+
+def test_names_that_are_no_differences(hpu):
+    with pytest.raises(KeyError, match="no difference 'int64'; there are autoload, int64-range"):
+        differences.as_gaudi("int64")
+    with pytest.raises(ValueError, match="does not decide the difference autoload; it has: int64-range, float64-range"):
+        openhpu._C.set_level("autoload", openhpu._C.Level.PASS)
+
+
+def test_strictness_is_decided_in_one_place():
+    """Nothing else in the package asks for OPENHPU_STRICT: it asks `differences`, by the name of a row."""
+    asked = {"settings/access.py", "observe/differences.py"}
+    package = Path(openhpu.__file__).parent
+    found = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if re.search(r"is_strict\(|get\(\"OPENHPU_STRICT\"\)", path.read_text())
+    }
+    assert found == asked

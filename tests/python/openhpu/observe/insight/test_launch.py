@@ -266,12 +266,12 @@ def test_what_cannot_fail_a_run_is_named(openhpu_run):
     assert f"--fail-on: expected {', '.join(launch.FAILURES)}, got 'recompilations'" in run.err
 
 
-def test_a_run_can_be_strict_and_can_fail_for_a_kindness(openhpu_run):
+def test_a_run_can_be_strict_and_can_fail_for_a_difference(openhpu_run):
     code = EXAMPLES["graphs-in-eager"].code
     strict = openhpu_run(code, "--strict", "--mode", "eager")
     assert strict.code == 1
     assert "HPU graphs are not supported in eager mode" in strict.err
-    kind = openhpu_run(code, "--json", "--fail-on=kindness", "--mode", "eager")
+    kind = openhpu_run(code, "--json", "--fail-on=kindness,read", "--mode", "eager")
     assert kind.code == 3
-    assert "failed because of --fail-on: kindness" in kind.err
-    assert [row["kind"] for row in kind.seen["kindnesses"]] == ["graphs-in-eager"]
+    assert "failed because of --fail-on: difference" in kind.err  # kindness is its older name
+    assert [row["kind"] for row in kind.seen["differences"]] == ["graphs-in-eager"]

@@ -5,7 +5,7 @@ import pytest
 from openhpu import cli
 from openhpu.observe.profiler import perf_tool, trace_file
 from openhpu.observe.profiler.merge import merge
-from openhpu.observe.profiler.reading import read
+from openhpu.observe.profiler.reading import TraceError, read
 from openhpu.observe.profiler.summary import summary
 from openhpu.observe.profiler.trace_file import Recorded
 from tests import traces
@@ -133,3 +133,11 @@ def test_gaudis_command(file, tmp_path, capsys, arguments):
 def test_wrong_arguments(arguments, message, capsys):
     assert cli.main(["trace", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"traceEvents": 1}', "{"])
+def test_what_is_no_trace_is_named(tmp_path, text):
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(TraceError, match=r"x\.json"):
+        read(path)
