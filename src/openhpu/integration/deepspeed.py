@@ -13,6 +13,8 @@
 - `HPUFusedAdam.multi_tensor_adam`: Adam with `adam_w_mode` off must add the weights to the gradients. On hpu they were
   silently dropped. Epsilon must be added to the corrected second moment, as on other devices. On hpu it was added
   before the correction, which makes it 31 times as large in the first step.
+- `InferenceEngine`: with tensor parallelism DeepSpeed refuses `enable_cuda_graph`, which means nothing on hpu. Gaudi's
+  own DeepSpeed takes it, and optimum-habana passes it where it wraps the module in HPU graphs. Here it is dropped.
 """
 
 import contextlib
@@ -40,6 +42,21 @@ def install() -> None:
     """Have DeepSpeed patched when it is imported. Imports nothing of it."""
     after_import("deepspeed.accelerator.hpu_accelerator", _operators_of_hosts_and_waits)
     after_import("deepspeed.ops.op_builder.hpu.fused_adam", _adam_as_elsewhere)
+    after_import("deepspeed.inference.engine", _no_cuda_graphs)
+
+
+def _no_cuda_graphs() -> None:
+    engine: Any = importlib.import_module("deepspeed.inference.engine").InferenceEngine
+    begin = engine.__init__
+
+    @functools.wraps(begin)
+    def __init__(self: Any, model: Any, config: Any) -> None:
+        accelerator = importlib.import_module("deepspeed.accelerator").get_accelerator()
+        if accelerator.device_name() == "hpu" and config.tensor_parallel.tp_size > 1:
+            config.enable_cuda_graph = False
+        begin(self, model, config)
+
+    engine.__init__ = __init__
 
 
 def _operators_of_hosts_and_waits() -> None:
