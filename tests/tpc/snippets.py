@@ -27,6 +27,12 @@ SNIPPETS = (
     Snippet("division", "float64 r = x / 4.0f;", "x / 4"),
     Snippet("minus", "float64 r = -x;", "-x"),
     Snippet("compound assignment", "float64 r = x; r += y; r *= 2; r -= 1;", "(x + y) * 2 - 1"),
+    Snippet(
+        "volatile vectors",
+        "volatile float64 v = x; v += y; held[0] = v; float64 r = held[0];",
+        "x + y",
+        "volatile __local float64 held[4];",
+    ),
     Snippet("two in a declaration", "float64 a = x, r = a + 1;", "x + 1"),
     Snippet("conditional of vectors", "float64 r = x > y ? x : y;", "max(x, y)"),
     Snippet("conditional with a scalar branch", "float64 r = x > 0.0f ? x : 0;", "max(x, 0)"),

@@ -193,6 +193,16 @@ def test_tensors_that_a_kernel_can_not_have():
         loaded.run("copy_f32", [torch.zeros(64, dtype=torch.float64)], [torch.zeros(64)])
 
 
+def test_a_kernel_whose_checks_do_not_compile_is_built_without_them(tmp_path, monkeypatch, capsys):
+    def refuse(*given):
+        raise building.BuildError("copy.c:4: error: it is not C++")
+
+    monkeypatch.setattr(building.compiling, "compile_checked", refuse)
+    assert command(tmp_path, {"copy.c": COPY, "copy.toml": DESCRIBED}, "-D", "ADDED=5") == 0
+    assert "copy.c: warning: it is built without checks: copy.c:4: error: it is not C++" in capsys.readouterr().err
+    assert added(Library(tmp_path / "lib.so")) == [5.0]
+
+
 def test_another_processor_refuses_the_library(tmp_path, monkeypatch):
     monkeypatch.setattr(building, "_needed", lambda options: ["avx1024"])
     assert command(tmp_path, {"copy.c": COPY, "copy.toml": DESCRIBED}, "-D", "ADDED=1", "--no-checks") == 0

@@ -16,7 +16,7 @@ from tests.tpc.test_running import main_of
 
 EACH = "for (int row = at[1]; row < at[1] + size[1]; row++) for (int k = at[0]; k < at[0] + size[0]; k++) {\n"
 COPY = "v_f32_st_tnsr((int5){k * 64, row}, out, v_f32_ld_tnsr_b((int5){k * 64, row}, in)); }"
-LOCAL = "__local__ float64 kept[2];\n__local__ float once;\n"
+LOCAL = "__local__ float64 kept[2];\n__local__ float once;\n__local__ float64* place;\n"
 PATTERN = 'complete = true\naccess = { out0 = [["64 * i0", "64 * i0 + 63"], "i1"] }\n'
 # The body of a kernel, and what its checks say about it. Line 4 is the first of the body.
 FAULTS = {
@@ -64,6 +64,7 @@ FAULTS = {
         (EACH + "int n = 2;\nkept[n] = 1.0f;\n" + COPY),
         r"index.c:6: local memory: member \(0, 0\) uses the index 2 of kept, which has 2 elements",
     ),
+    "pointer": (EACH + "place = &kept[0];\nplace[1] = 2.0f;\nfloat64 v = place[1] * kept[1];\n" + COPY, None),
     "number": (
         (EACH + "float64 v = v_f32_ld_l_v_b(512);\nv_f32_st_tnsr((int5){k * 64, row}, out, v); }"),
         r"number.c:5: local memory: member \(0, 0\) reads byte 512 of vector local memory, which nobody has written",

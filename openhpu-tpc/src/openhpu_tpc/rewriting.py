@@ -84,6 +84,7 @@ _REPLACED = {
     "_Alignas": "alignas",
     "_Alignof": "alignof",
 }
+_VECTOR = re.compile(r"^(?:u?(?:int|short|char)|float|bfloat|half|minifloat|minihalf|bool)\d{2,3}$|^int5$")
 ENTRY = "tpc_kernel_main"
 
 
@@ -225,9 +226,11 @@ def _split(parts: list[Part], sign: str) -> list[list[Part]]:
 
 
 def _rename(parts: list[Part]) -> None:
-    for part in parts:
+    for place, part in enumerate(parts):
         if isinstance(part, Group):
             _rename(part.parts)
+        elif part.text == "volatile" and _is_of_vector(parts, place):
+            part.text = ""
         elif part.kind == "word":
             if part.text == "main":
                 part.text = ENTRY
@@ -235,6 +238,14 @@ def _rename(parts: list[Part]) -> None:
                 part.text += "_"
             else:
                 part.text = _REPLACED.get(part.text, part.text)
+
+
+def _is_of_vector(parts: list[Part], place: int) -> bool:
+    """Whether a qualifier belongs to a vector, whose class has no such members."""
+    skipped = (*_QUALIFIERS, *local_memory.WORDS)
+    near = [parts[place + 1 :], list(reversed(parts[:place]))]
+    words = [next((each for each in side if not is_blank(each) and each.text not in skipped), None) for side in near]
+    return any(word is not None and _VECTOR.match(word.text) for word in words)
 
 
 def _place_local(parts: list[Part]) -> None:

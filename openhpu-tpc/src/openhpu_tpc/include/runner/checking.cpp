@@ -292,13 +292,15 @@ void Checks::address(const void* place, int bytes, bool store) {
 void Checks::local(
     const void* part, uint32_t bytes, const void* variable, uint32_t size, const char* name, bool write) {
   counts.local++;
+  const int64_t distance = static_cast<const char*>(part) - static_cast<const char*>(variable);
+  if (distance < 0 || distance >= static_cast<int64_t>(size)) return;  // a pointer's target is not the variable
   LocalShadow& shadow = local_[variable];
   if (shadow.writer.empty()) {
     shadow.size = size;
     shadow.number = static_cast<int>(local_.size());
     shadow.writer.assign(size, 0);
   }
-  const auto first = static_cast<size_t>(static_cast<const char*>(part) - static_cast<const char*>(variable));
+  const auto first = static_cast<size_t>(distance);
   const size_t end = std::min<size_t>(first + bytes, size);
   if (write) {
     std::fill(
