@@ -17,7 +17,10 @@ void bind_distributed(py::module& m) {
           py::init([](c10::intrusive_ptr<c10d::Backend> transport, const c10::intrusive_ptr<c10d::Store>& store,
                       bool node) { return c10::make_intrusive<ProcessGroupHCCL>(std::move(transport), *store, node); }),
           py::arg("transport"), py::arg("store"), py::arg("node"), py::call_guard<py::gil_scoped_release>())
-      .def_property_readonly("options", &ProcessGroupHCCL::getBackendOptions);
+      .def_property_readonly("options", &ProcessGroupHCCL::getBackendOptions)
+      // PyTorch calls it in ranks that are not part of a new group, of a backend that can be split and whose device is
+      // bound. Only the members communicate here.
+      .def("perform_nocolor_split", [](ProcessGroupHCCL&, const py::object&) {}, py::arg("device"));
   m.def("interruptible", [](c10::intrusive_ptr<c10d::Store> store) -> c10::intrusive_ptr<c10d::Store> {
     return c10::make_intrusive<transport::InterruptibleStore>(std::move(store));
   });

@@ -250,6 +250,10 @@ def test_split_group():
     x = torch.ones(2, device="hpu")
     dist.all_reduce(x, group=part)
     assert x.tolist() == [1.0, 1.0]
+    last = dist.new_group([1])  # without this rank 0
+    if dist.get_rank() == 1:
+        dist.all_reduce(x, group=last)
+        assert x.tolist() == [1.0, 1.0]
 
 
 @ranks(8)

@@ -84,3 +84,14 @@ def test_the_code_has_it_inlined(computed):
 
     inlined = computed[1].count("_mm512_scalef_ps")
     assert inlined >= 4 if isinstance(pick_vec_isa(), VecAVX512) else inlined == 0
+
+
+def test_inductor_finds_the_scalar_operator_by_the_name_of_the_function():
+    """It looks for it where no operand is a vector."""
+    from torch._inductor.codegen.cpp import CppOverrides
+
+    from openhpu.compiler.inductor import vector_exp
+
+    for name in ("exp", "sigmoid"):
+        assert getattr(vector_exp, name).__name__ == name
+        assert hasattr(CppOverrides, name)
