@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from commands import ROOT, child
-from openhpu_predict.cost import Parameters
 
 BEGIN, END = "<!-- served: written by `python -m ecosystem.vllm.served --page` -->", "<!-- end of served -->"
 _ERRORS = ROOT / "openhpu-predict/src/openhpu_predict/data/serving-errors.toml"
@@ -71,7 +70,6 @@ def served(row: dict[str, Any], folder: Path) -> dict[str, Any]:
         "compile-ms-per-op": 1e-6,  # the published times begin after the compilation
         "host-step-ms": 0,  # a loop over a static batch has no scheduler, and launches ahead of the device
         "host-request-us": 0,
-        "http-ms": Parameters.fitted().first_token_seconds * 1e3,  # the host's share of a first token
         "max-model-len": _INPUT + _OUTPUT,
         "max-num-seqs": batch,
         "max-num-batched-tokens": batch * _INPUT,

@@ -1,6 +1,6 @@
 """Models in a simulation: `python -m ecosystem.vllm.simulated`. simulated.toml has them.
 
-It needs the lane's environment. `--page FILE` writes the table into a document, `--only WORD` takes some models.
+It needs the lane's environment, and prints a table. `--only WORD` takes some models.
 """
 
 import argparse
@@ -15,10 +15,6 @@ from typing import Any
 from commands import ROOT, child
 from ecosystem.vllm.served import FP8, LLAMA
 
-_BEGIN, _END = (
-    "<!-- simulated: written by `python -m ecosystem.vllm.simulated --page` -->",
-    "<!-- end of simulated -->",
-)
 _S = 600.0  # for a model
 TRAFFIC = {"num-prompts": 32, "random-input-len": 512, "random-output-len": 64, "request-rate": 8}
 OPTIONS = {"max-model-len": 2048, "max-num-seqs": 32}
@@ -56,14 +52,11 @@ def row(name: str, dtype: str, found: dict[str, Any]) -> str:
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m ecosystem.vllm.simulated", description=__doc__)
-    parser.add_argument("--page", type=Path, help="write the table into this document")
     parser.add_argument("--only", default="", help="models whose names have this word")
     options = parser.parse_args(arguments)
-    rows = [
-        "| model | type | cards | first token, ms | later token, ms | tokens/s | weights of a card, GB | "
-        "prompts: no cost of their own | decodes: no cost of their own |",
-        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+    heads = ("model", "type", "cards", "first token, ms", "later token, ms", "tokens/s", "weights of a card, GB")
+    shares = ("prompts: no cost of their own", "decodes: no cost of their own")
+    print(f"| {' | '.join((*heads, *shares))} |\n|---|---|{'---:|' * 7}", flush=True)
     failed = False
     for model in tomllib.loads((Path(__file__).parent / "simulated.toml").read_text())["model"]:
         if options.only not in model["name"]:
@@ -74,16 +67,10 @@ def main(arguments: list[str]) -> int:
             given = [*model.get("options", []), f"--tensor-parallel-size={model['cards']}"]
             with tempfile.TemporaryDirectory() as folder:
                 try:
-                    rows.append(row(model["name"], dtype, simulate(config, given, Path(folder))))
+                    print(row(model["name"], dtype, simulate(config, given, Path(folder))), flush=True)
                 except RuntimeError as error:
                     failed = True
                     print(f"{model['name']}, {dtype}: {error}", file=sys.stderr)
-                    continue
-            print(rows[-1], flush=True)
-    if options.page and not failed:
-        before, _, rest = options.page.read_text().partition(_BEGIN)
-        table = "\n".join(rows)
-        options.page.write_text(f"{before}{_BEGIN}\n\n{table}\n\n{_END}{rest.partition(_END)[2]}")
     return int(failed)
 
 

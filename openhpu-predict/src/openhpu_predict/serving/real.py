@@ -27,18 +27,40 @@ def _name(key: Key) -> str:
     return repr(tuple(one[0][:-1] if isinstance(one, tuple) else one for one in key))
 
 
+def _untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Dynamo skips this function alone, and traces what it calls."""
+    import torch._dynamo
+
+    return torch._dynamo.disable(function, recursive=False)  # type: ignore[no-any-return]
+
+
 class Real(Border):
     """A border where weights, cache, model and sampler are real. `times`: of calls, from `given`."""
 
     def __init__(self, device: Device, settings: Settings, times: Mapping[str, list[float]]) -> None:
         super().__init__(Prices(device, int(device.hbm_bytes), EAGER), settings)
         self.times, self.ran = times, 0
+        # Dynamo must not trace what stands at the border: its counters would become guards.
+        self.call = _untraced(self.call)  # type: ignore[method-assign]
+        self.sample = _untraced(self.sample)  # type: ignore[method-assign]
 
     def begin(self) -> None:
         """As `engine.begin`, for a real engine."""
         os.environ.update(ENVIRONMENT)
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
         hooks.install(self)
+
+    def wrap(self, original: Any) -> Any:
+        """The model that the plugin calls; Dynamo traces it, and not its border."""
+        make = super().wrap(original)
+
+        def wrap(*args: Any, **kwargs: Any) -> Any:
+            adapter = make(*args, **kwargs)
+            adapter.forward = _untraced(adapter.forward)
+            adapter.compute_logits = _untraced(adapter.compute_logits)
+            return adapter
+
+        return wrap
 
     def mem_get_info(self, original: Any) -> Any:
         return original
