@@ -32,6 +32,12 @@ def test_the_first_calls_are_of_every_family():
     assert {call["family"] for call in CALLS[: len(families)]} == set(families)
 
 
+def test_indices_out_of_range_come_after_all_that_they_could_spoil():
+    outside = [number for number, call in enumerate(CALLS) if re.search("outside|past", json.dumps(call["args"]))]
+    small = len([call for call in CALLS if call["family"] != table.SPEED])
+    assert outside == list(range(small - len(outside), small)) and len(outside) >= 30
+
+
 def test_each_operator_exists():
     missing = set()
     for name in {call["op"] for call in CALLS}:

@@ -22,12 +22,17 @@ from openhpu_record.made import RULES
 TABLE = Path(__file__).parent.parent / "data" / "probe.tsv"
 RANDOM = "random"  # the family whose numbers are compared by their statistics
 SPEED = "speed"  # the family of large inputs, whose time is not that of their launch
+OUTSIDE = ("outside", "past")  # rules whose indices lie out of range
+_LATE = "late"
 _TENSOR = re.compile(r"([a-z])(?:@(\w+))?:(\d+(?:,\d+)*|-)(?::(\w+)(?:\((\d+)\))?)?$")
 _WHOLE = {"plain": "whole", "edge": "whole_edge"}  # rules for integers
 
 
 def probe_calls() -> list[dict[str, Any]]:
-    """All calls, the families in turns, so that the first minutes have some of each; those of SPEED come last."""
+    """All calls, the families in turns, so that the first minutes have some of each.
+
+    Those with indices out of range come after the others: a card may write anywhere. Those of SPEED come last.
+    """
     families: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     seen = set()  # two rules can be one for bool
     lines = TABLE.read_text().splitlines()[1:]
@@ -39,8 +44,10 @@ def probe_calls() -> list[dict[str, Any]]:
                     key = (number, name, dtype, _rule(rule, dtype))
                     if key[-1] is not None and key not in seen:
                         seen.add(key)
-                        families[family].append(_call(number, family, name, arguments, dtype, key[-1]))
-    last = families.pop(SPEED)
+                        outside = any(f":{rule}(" in arguments for rule in OUTSIDE)
+                        queue_name = _LATE if outside else family
+                        families[queue_name].append(_call(number, family, name, arguments, dtype, key[-1]))
+    last = families.pop(_LATE) + families.pop(SPEED)
     queues = [iter(calls) for calls in families.values()]
     found: list[dict[str, Any]] = []
     while queues:

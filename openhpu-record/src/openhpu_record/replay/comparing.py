@@ -7,6 +7,7 @@ import torch
 
 from openhpu.capture.hpu_graphs import compared
 from openhpu.observe import differences
+from openhpu_record.probe.table import OUTSIDE
 
 EQUAL, CLOSE, DIFFERENT = "equal", "close", "different"
 REFUSED_THERE, REFUSED_HERE, BOTH_REFUSE = "refused there", "refused here", "both refuse"
@@ -112,7 +113,7 @@ def _drawn(there: Outcome, here: Outcome) -> Verdict:
 
 
 def _refused(call: dict[str, Any], where: str) -> str:
-    if call.get("family") == "indices" and _has_rule(call, ("outside", "past")):
+    if call.get("family") == "indices" and _has_rule(call, OUTSIDE):
         return "index-out-of-range"
     if call.get("dtype") in ("float64", "int64") and _has_rule(call, ("wide", "edge", "large")):
         return f"{call['dtype']}-range"
@@ -121,7 +122,7 @@ def _refused(call: dict[str, Any], where: str) -> str:
 
 def _kind(call: dict[str, Any], there: torch.Tensor, here: torch.Tensor) -> str:
     """What kind of difference the numbers show; empty for none that is known."""
-    if call.get("family") == "indices" and _has_rule(call, ("outside", "past")):
+    if call.get("family") == "indices" and _has_rule(call, OUTSIDE):
         return "index-out-of-range"
     if here.dtype is torch.int64 and torch.equal(there, here.to(torch.int32).to(torch.int64)):
         return "int64-arithmetic"
