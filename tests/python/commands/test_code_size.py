@@ -39,6 +39,7 @@ def test_cpp_is_counted_in_tokens(text, number):
 def test_a_file_counts_by_its_kind():
     assert code_size.size_of("src/a.tsv", "one two\nthree\n") == Size(words=3)
     assert code_size.size_of("src/gaudi-native-ops.csv", "one two\n") == Size()
+    assert code_size.size_of("src/operators.pyi", "x: int\n") == Size()
     assert code_size.size_of("README.md", "one two\n") == Size()
 
 
