@@ -59,6 +59,7 @@ def _lines(document: Document) -> Iterator[str]:
     yield from _listed("waits for sizes that depend on values", [observed.waited(r) for r in document["shape_waits"]])
     yield from _found("waits that a Gaudi does not have", observed.own_waits(document["own_waits"]))
     yield from _found("collectives", [observed.collective(c) for c in document["collectives"]])
+    yield from _found("user operators", [observed.user_operator(r) for r in document["user_operators"]])
     memory = document["memory"]
     yield f"memory peak: {observed.size(memory['peak_bytes'])} of {observed.size(memory['limit_bytes'])}" + (
         f"; {observed.size(memory['peak_growth_bytes'])} of it came at {observed.where(memory, 'peak_')}"
