@@ -69,11 +69,23 @@ def _migration() -> dict[str, str]:
     return found
 
 
+def _vendor_kernels() -> dict[str, str]:
+    from openhpu.interface.custom_ops import vendor_families
+
+    header = "family, dtypes, operands, params, computes, named by"
+    rows = [
+        (_code(f["name"]), f["dtypes"], _code(f["operands"]), _code(f["params"]), f["computes"], f["source"])
+        for f in vendor_families()
+    ]
+    return {"families": _table(header, rows)}
+
+
 PAGES: dict[str, Callable[[], dict[str, str]]] = {
     "environment.md": _environment,
     "differences.md": _differences,
     "gaudi-operators.md": _gaudi_operators,
     "migration.md": _migration,
+    "vendor-kernels.md": _vendor_kernels,
 }
 
 

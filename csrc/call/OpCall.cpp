@@ -3,6 +3,7 @@
 #include "call/SmallCall.h"
 #include "observe/site.h"
 #include "run/Eager.h"
+#include "run/UserKernel.h"
 #include "torch/HPUAllocator.h"
 
 namespace openhpu {
@@ -190,6 +191,16 @@ bool OpCall::inspect() {
   return true;
 }
 
+bool OpCall::inspect_inputs() {
+  if (C10_UNLIKELY(!t_attended)) {
+    backward_on_this_thread();
+    return_moved_gradients();
+  }
+  signature.add_switches();
+  for (const auto& t : inputs_) inspect_tensor(t, UserCall::kInputs, false);
+  return device_.index() >= 0 && !missing_device;
+}
+
 void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
   const auto& entry = *shared;
   auto& device = device_of(device_);
@@ -211,7 +222,10 @@ void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
     alias_on_host(call, &cpu_storage_over);
     command->args = std::move(call.stack);
   } else {
-    if (entry.call->numbers) append_numbers(*entry.call, args_, command->numbers);
+    if (args_ == nullptr)
+      command->numbers.assign(words_.begin(), words_.end());
+    else if (entry.call->numbers)
+      append_numbers(*entry.call, args_, command->numbers);
     for (const auto& o : operands_) {
       const auto* impl = o.tensor->unsafeGetTensorImpl();
       if (C10_UNLIKELY(impl->device().type() != c10::kHPU)) continue;
@@ -251,6 +265,11 @@ void OpCall::resize_operands(const ShapeEntry& entry) {
 }
 
 void OpCall::leave_results(const ShapeEntry& entry, const c10::SmallVectorImpl<c10::Storage>& storages) {
+  if (C10_UNLIKELY(made_ != nullptr)) {
+    for (const auto& o : entry.outputs)
+      made_->push_back(make_hpu_tensor(storages[o.index], o.dtype, o.sizes, o.strides, o.offset));
+    return;
+  }
   if (!results_) return;
   c10::SmallVector<at::Tensor, 4> tensors;
   for (const auto& o : entry.outputs) {

@@ -14,6 +14,11 @@ struct SmallCall;
 struct OpCall {
   // `results`: where results go, in the place of the `on_stack` arguments that lie at its end; null: nowhere.
   OpCall(OpKernel& kernel, c10::IValue* args, c10::Stack* results, size_t on_stack);
+  // A call of a user's kernel that was described before, without arguments: its operands, the words of its params, and
+  // where its results go.
+  OpCall(
+      OpKernel& kernel, c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<uint64_t> words, std::vector<at::Tensor>* made)
+      : kernel_(kernel), inputs_(inputs), words_(words), made_(made) {}
 
   // A call of the operator's CPU kernel on aliases of the operands.
   struct OnHost {
@@ -35,6 +40,8 @@ struct OpCall {
   // Looks at every operand: device, dtype, aliasing, signature. Throws PyTorch's device errors. False where operands
   // lie on the CPU that `move_operands_and_call` has to move.
   bool inspect();
+  // The same for a call without arguments. False: an operand is elsewhere, or none is given.
+  bool inspect_inputs();
   // Lazy mode: calls the operator again, with copies on the device in the place of such operands.
   void move_operands_and_call();
   // Queues the command without waiting, with outputs as described; leaves the results.
@@ -109,10 +116,13 @@ struct OpCall {
   std::shared_ptr<const ShapeEntry> describe_results(OnHost& call, bool reusable, c10::Stack* results);
 
   OpKernel& kernel_;
-  c10::Stack* results_;
-  size_t on_stack_;
-  size_t arg_count_;
-  c10::IValue* args_;
+  c10::Stack* results_ = nullptr;
+  size_t on_stack_ = 0;
+  size_t arg_count_ = 0;
+  c10::IValue* args_ = nullptr;
+  c10::ArrayRef<at::Tensor> inputs_;
+  c10::ArrayRef<uint64_t> words_;
+  std::vector<at::Tensor>* made_ = nullptr;
   c10::SmallVector<Operand, 8> operands_;
   c10::Device device_{c10::kHPU, -1};
 };

@@ -39,6 +39,8 @@ Widening learn_cpu(const Operator& op, c10::Stack& stack);
 class OpKernel final : public c10::OperatorKernel, public Operator {
  public:
   explicit OpKernel(const c10::OperatorHandle& op);
+  // One that errors, traces and reports know by another name.
+  OpKernel(const c10::OperatorHandle& op, std::string name) : OpKernel(op) { name_ = std::move(name); }
 
   void operator()(const c10::OperatorHandle&, c10::DispatchKeySet, c10::Stack* stack) { call(*stack); }
 

@@ -27,10 +27,15 @@ Operators& operators() {
 
 std::string key_of(const std::string& schema, bool legacy) { return legacy ? schema + " (hpu_custom_op.h)" : schema; }
 
+// What traces, reports and recorded graphs know an operator by: its schema and its guid.
+std::string name_of(const Registration& registration) {
+  return c10::str(registration.schema, " (", registration.guid, registration.legacy ? ", hpu_custom_op.h" : "", ")");
+}
+
 c10::OperatorHandle user_kernel_handle() { return c10::Dispatcher::singleton().findSchemaOrThrow(UserCall::kName, ""); }
 
 // "custom_op::scale.out" in two.
-c10::OperatorName name_of(const std::string& schema) {
+c10::OperatorName in_two(const std::string& schema) {
   const size_t dot = schema.find('.', schema.rfind(':') == std::string::npos ? 0 : schema.rfind(':'));
   return dot == std::string::npos ? c10::OperatorName(schema, "")
                                   : c10::OperatorName(schema.substr(0, dot), schema.substr(dot + 1));
@@ -94,10 +99,18 @@ auto of_callback(const UserOp& op, const char* what, Call&& call) {
   }
 }
 
-// `openhpu::user_kernel`, which errors, traces and reports know by the name of the user's schema.
-struct Named : Operator {
-  static void call(OpKernel& kernel, const std::string& schema) { kernel.*& Named::name_ = schema; }
-};
+// Whether the kernel can be called on the operands' memory: all lie row by row, and none is written.
+bool takes_memory(const ShapeEntry& entry) {
+  const auto& call = *entry.call;
+  return call.recordable && !call.any_written && std::ranges::all_of(call.operands, [](const auto& o) {
+           int64_t stride = 1;
+           for (size_t d = o.sizes.size(); d-- > 0;) {
+             if (o.sizes[d] != 1 && o.strides[d] != stride) return false;
+             stride *= o.sizes[d];
+           }
+           return !o.conj && !o.neg && !o.on_host;
+         });
+}
 
 // What the host knows of the results. Throws if the kernel refuses such a call.
 std::shared_ptr<const ShapeEntry> describe_call(
@@ -127,6 +140,10 @@ std::shared_ptr<const ShapeEntry> describe_call(
     entry->call->largest = std::max(entry->call->largest, nbytes);
   }
   entry->returns.push_back(static_cast<int32_t>(entry->outputs.size()));
+  if (takes_memory(*entry)) {
+    entry->call->user = &op;
+    entry->call->user_params = call.params_size;
+  }
   return entry;
 }
 
@@ -140,16 +157,15 @@ TORCH_LIBRARY_FRAGMENT(openhpu, m) {
 
 UserOperator::UserOperator(Registration registration)
     : registration_(std::move(registration)),
-      op_{key_of(registration_.schema, registration_.legacy), registration_.schema, registration_.guid},
-      kernel_(user_kernel_handle()),
+      op_{name_of(registration_), registration_.schema, registration_.guid},
+      kernel_(user_kernel_handle(), op_.key),
       key_(op_.key) {
-  Named::call(kernel_, op_.schema);
   add_user_op(op_);
 }
 
 const c10::FunctionSchema& UserOperator::schema() {
   std::call_once(defined_, [&] {
-    handle_ = c10::Dispatcher::singleton().findSchema(name_of(op_.schema));
+    handle_ = c10::Dispatcher::singleton().findSchema(in_two(op_.schema));
     const auto name = op_.schema.substr(op_.schema.find("::") == std::string::npos ? 0 : op_.schema.find("::") + 2);
     TORCH_CHECK(
         handle_, op_.schema,
@@ -203,20 +219,12 @@ std::vector<at::Tensor> UserOperator::execute(const std::vector<c10::IValue>& in
       params_size, " bytes");
 
   c10::Device device(c10::kHPU, current_device());
-  c10::List<std::optional<at::Tensor>> tensors;
+  c10::SmallVector<at::Tensor, 6> tensors;  // undefined: an optional one that was not given
   const auto add_tensor = [&](const c10::IValue& value) {
-    if (value.isNone()) {
-      tensors.push_back(std::nullopt);
-      return;
-    }
-    auto t = value.toTensor();
-    if (!t.defined()) {
-      tensors.push_back(std::nullopt);
-      return;
-    }
+    tensors.push_back(value.isNone() ? at::Tensor() : value.toTensor());
+    auto& t = tensors.back();
     // A number, or in lazy mode any operand: moved, as on a Gaudi.
-    if (t.is_cpu() && (t.dim() == 0 || lazy_mode())) t = at::_to_copy(t, t.options().device(device));
-    tensors.push_back(std::move(t));
+    if (t.defined() && t.is_cpu() && (t.dim() == 0 || lazy_mode())) t = at::_to_copy(t, t.options().device(device));
   };
   for (const auto& input : inputs)
     if (input.isTensor() && input.toTensor().defined() && input.toTensor().device().type() == c10::kHPU) {
@@ -246,19 +254,58 @@ std::vector<at::Tensor> UserOperator::execute(const std::vector<c10::IValue>& in
     }
   }
 
+  c10::SmallVector<uint64_t, 8> words((params_size + sizeof(uint64_t) - 1) / sizeof(uint64_t), 0);
+  if (params_size) std::memcpy(words.data(), params.get(), params_size);
+
+  Called called{inputs, metadata, tensors, words, params_size, device};
+  if (lazy_mode() || writes_operand(called)) return call(called);
+  // In eager mode most calls are known by their operands and results, without a list of arguments.
+  std::vector<at::Tensor> made;
+  OpCall direct(kernel_, tensors, words, &made);
+  direct.signature.add(params_size);
+  for (const auto& result : metadata) {
+    direct.signature.add(static_cast<uint64_t>(result.dtype) << 32 | result.shape.size());
+    for (const auto size : result.shape) direct.signature.add(static_cast<uint64_t>(size));
+  }
+  if (!direct.inspect_inputs() || current_capture(direct.device_index())) return call(called);
+  const uint64_t hash = direct.signature.hash();
+  if (auto entry = direct_.find(direct.signature, hash)) {
+    count(Counter::OpsSubmitted);
+    direct.submit(std::move(entry));
+    return made;
+  }
+  auto results = call(called);
+  direct_.insert(direct.signature, hash, called.entry);
+  return results;
+}
+
+int64_t UserOperator::operand_of(const Called& called, size_t result) const {
+  const auto argument = aliased(result, called.inputs.size());
+  return argument >= 0 && called.inputs[argument].isTensor() ? argument : -1;
+}
+
+bool UserOperator::writes_operand(const Called& called) const {
+  for (size_t i = 0; i < called.metadata.size(); ++i)
+    if (operand_of(called, i) >= 0) return true;
+  return false;
+}
+
+std::vector<at::Tensor> UserOperator::call(Called& called) {
+  c10::List<std::optional<at::Tensor>> tensors;
+  for (const auto& t : called.tensors) tensors.push_back(t.defined() ? std::optional(t) : std::nullopt);
   c10::List<at::Tensor> written;
   c10::List<int64_t> sizes, layout;
-  layout.push_back(static_cast<int64_t>(params_size));
-  for (size_t i = 0; i < metadata.size(); ++i) {
-    const auto& result = metadata[i];
+  layout.push_back(static_cast<int64_t>(called.params_size));
+  for (size_t i = 0; i < called.metadata.size(); ++i) {
+    const auto& result = called.metadata[i];
     int64_t place = -1;
-    if (const auto argument = aliased(i, inputs.size()); argument >= 0 && inputs[argument].isTensor()) {
-      const auto target = inputs[argument].toTensor();
+    if (const auto argument = operand_of(called, i); argument >= 0) {
+      const auto target = called.inputs[argument].toTensor();
       const c10::IntArrayRef wanted(result.shape);
       if (writes_only_[argument] && target.sizes() != wanted) at::native::resize_output(target, wanted);
       TORCH_CHECK(
           target.sizes() == wanted && target.scalar_type() == result.dtype, op_.schema, ": result ", i,
-          " is its argument `", schema.arguments()[argument].name(), "`, ", target.scalar_type(), " ", target.sizes(),
+          " is its argument `", schema().arguments()[argument].name(), "`, ", target.scalar_type(), " ", target.sizes(),
           ", but its callback gives it ", result.dtype, " ", wanted);
       place = static_cast<int64_t>(written.size());
       written.push_back(target);
@@ -269,28 +316,26 @@ std::vector<at::Tensor> UserOperator::execute(const std::vector<c10::IValue>& in
     for (const auto size : result.shape) sizes.push_back(size);
   }
   c10::impl::GenericList words{c10::NumberType::get()};
-  for (size_t at = 0; at < params_size; at += sizeof(int64_t)) {
-    int64_t word = 0;
-    std::memcpy(&word, static_cast<const char*>(params.get()) + at, std::min(sizeof(word), params_size - at));
-    words.push_back(word);
-  }
+  for (const auto word : called.words) words.push_back(static_cast<int64_t>(word));
 
   std::array<c10::IValue, UserCall::kArgs> args{
       key_, std::move(tensors), std::move(written), std::move(sizes), std::move(layout), std::move(words)};
   c10::Stack results;
   OpCall call(kernel_, args.data(), &results, 0);
-  TORCH_CHECK(call.inspect(), op_.schema, ": an operand is not on ", device);
+  TORCH_CHECK(call.inspect(), op_.schema, ": an operand is not on ", called.device);
   const uint64_t hash = call.signature.hash();
-  auto entry = cache_.find(call.signature, hash);
-  if (C10_UNLIKELY(!entry)) {
-    entry = describe_call(op_, kernel_, args.data(), call.device_index());
-    cache_.insert(call.signature, hash, entry);
+  called.entry = cache_.find(call.signature, hash);
+  if (C10_UNLIKELY(!called.entry)) {
+    called.entry = describe_call(op_, kernel_, args.data(), call.device_index());
+    cache_.insert(call.signature, hash, called.entry);
   }
   auto* capture = current_capture(call.device_index());
-  if (!((lazy_mode() || capture) && call.record(entry))) {
+  const bool recorded = lazy_mode() || capture;
+  if (recorded) Recorder::of(device_of(call.device_index())).expect_user_kernel();
+  if (!recorded || !call.record(called.entry)) {
     if (C10_UNLIKELY(capture != nullptr)) refuse_in_capture(op_.schema, kUnknownCallRemedy);
     count(Counter::OpsSubmitted);
-    call.submit(std::move(entry));
+    call.submit(called.entry);
   }
   return results[0].toTensorVector();
 }

@@ -30,13 +30,28 @@ class UserOperator {
   habana::PartialOutputMetaDataVector metadata(const std::vector<c10::IValue>& inputs) const;
   // The operand that result `i` is, by the schema: an index into `inputs`; -1: a new tensor.
   int64_t aliased(size_t i, size_t input_count) const;
+  // One call of `execute`: what it got and what the callbacks said.
+  struct Called {
+    const std::vector<c10::IValue>& inputs;
+    const habana::PartialOutputMetaDataVector& metadata;
+    c10::ArrayRef<at::Tensor> tensors;  // the kernel's operands; an undefined one was not given
+    c10::ArrayRef<uint64_t> words;      // its params
+    size_t params_size;
+    c10::Device device;
+    std::shared_ptr<const ShapeEntry> entry{};  // once it is known
+  };
+  int64_t operand_of(const Called& called, size_t result) const;
+  bool writes_operand(const Called& called) const;
+  // As a call of `openhpu::user_kernel`, which is submitted or recorded.
+  std::vector<at::Tensor> call(Called& called);
 
   const habana::custom_op::Registration registration_;
   UserOp op_;
   const habana::custom_op::UserCustomOpDescriptor descriptor_{this, registration_.schema, registration_.guid};
   const habana::custom_op::HabanaCustomOpDescriptor legacy_descriptor_{this, registration_.schema, registration_.guid};
   OpKernel kernel_;
-  ShapeCache cache_;
+  ShapeCache cache_;   // by the arguments of `openhpu::user_kernel`
+  ShapeCache direct_;  // by operands and results
   const c10::IValue key_;
   std::once_flag defined_;
   std::optional<c10::OperatorHandle> handle_;

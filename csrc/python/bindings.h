@@ -20,6 +20,7 @@ void bind_observation(py::module& m);  // events, counters, source lines, torch.
 void bind_capture(py::module& m);      // graph captures and replays
 void bind_distributed(py::module& m);  // the process group
 void bind_migration(py::module& m);    // scripts written for CUDA
+void bind_custom(py::module& m);       // user operators and their kernels
 void register_script_graphs();         // TorchScript's graphs
 void bind_graph(py::module& m);        // lazy mode, and the compiler's side of the graph cache
 

@@ -6,6 +6,7 @@
 
 #include "call/UserOperator.h"
 #include "python/bindings.h"
+#include "run/VendorKernels.h"
 
 namespace openhpu {
 namespace {
@@ -54,6 +55,15 @@ void bind_custom(py::module& m) {
   m.def("add_python_kernel", &add_python);
   m.def("check_kernels", [](bool on) { g_check_kernels.store(on); });
   m.def("take_registration_errors", &take_registration_errors);
+  m.def("vendor_families", [] {
+    py::list found;
+    for (const auto& family : vendor_families())
+      found.append(
+          py::dict(
+              "name"_a = family.name, "dtypes"_a = family.dtypes, "operands"_a = family.operands,
+              "params"_a = family.params, "computes"_a = family.computes, "source"_a = family.source));
+    return found;
+  });
   m.def("user_operators", [] {
     py::list found;
     for (const auto* op : all_user_operators()) {
@@ -61,7 +71,8 @@ void bind_custom(py::module& m) {
       found.append(
           py::dict(
               "schema"_a = op->op().schema, "guid"_a = op->op().guid, "legacy"_a = op->registration().legacy,
-              "kernel"_a = kernel ? py::object(py::str(kernel->source)) : py::none(), "calls"_a = op->calls()));
+              "kernel"_a = kernel ? py::object(py::str(kernel->source)) : py::none(),
+              "python"_a = kernel && kernel->holds_python, "calls"_a = op->calls()));
     }
     return found;
   });

@@ -39,8 +39,6 @@
 
 namespace openhpu {
 
-void bind_custom(py::module& m);  // user operators and their kernels
-
 namespace {
 
 thread_local uint64_t waiting_since = 0;

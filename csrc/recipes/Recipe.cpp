@@ -9,6 +9,7 @@
 #include "observe/KernelReports.h"
 #include "observe/events.h"
 #include "run/KernelThreads.h"
+#include "run/Operator.h"
 #include "run/Products.h"
 #include "run/UserKernel.h"
 #include "run/Tensors.h"
@@ -38,8 +39,27 @@ bool product(
       *tensor_handle_to_tensor_pointer(a), *tensor_handle_to_tensor_pointer(b), beta, alpha);
 }
 
-// The first error of a user's kernel in the recipe that this thread runs.
-thread_local std::exception_ptr t_user_error;
+// The recipe that this thread runs, for the calls of users' kernels in it.
+struct Running {
+  device::Device& device;
+  const Graph& graph;
+  size_t next = 0;                     // of its nodes: behind that of the last call
+  std::exception_ptr error = nullptr;  // the first one of a kernel
+  const Graph::Node* failed = nullptr;
+
+  // The node of the next call of this operator. Its code calls them in the order of the nodes.
+  const Graph::Node* node_of(std::string_view op) {
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      const size_t k = (next + n) % graph.nodes.size();
+      const auto& call = *graph.nodes[k].entry->call;
+      if (!is_user_kernel(*call.kernel) || call.args[0].constant.toStringView() != op) continue;
+      next = k + 1;
+      return &graph.nodes[k];
+    }
+    return nullptr;
+  }
+};
+thread_local Running* t_running = nullptr;
 
 // What a recipe calls for a user's kernel. Its code could not say what was thrown, so it goes on, with zeros.
 void user_kernel(
@@ -50,10 +70,16 @@ void user_kernel(
   for (size_t i = 0; i < input_count; ++i)
     in.push_back(inputs[i] ? *tensor_handle_to_tensor_pointer(inputs[i]) : at::Tensor());
   for (size_t i = 0; i < output_count; ++i) out.push_back(*tensor_handle_to_tensor_pointer(outputs[i]));
+  const auto* node = t_running->node_of(op);
+  auto& queue = t_running->device.queue();
+  if (node) queue.set_running_site(node->site);
   try {
     run_user_kernel_of_recipe(op, known, in, out, words, params);
   } catch (...) {
-    if (!t_user_error) t_user_error = std::current_exception();
+    if (!t_running->error) {
+      t_running->error = std::current_exception();
+      t_running->failed = node;
+    }
     for (const auto& t : out)
       if (t.nbytes() > 0) std::memset(t.mutable_data_ptr(), 0, t.nbytes());
   }
@@ -156,7 +182,9 @@ void Recipe::deliver(
   misplaced.deliver(device);
 }
 
-void Recipe::run(device::Device& device, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers) {
+void Recipe::run(
+    device::Device& device, const Graph& graph, const std::vector<SlotMemory>& slots,
+    const std::vector<uint64_t>& numbers) {
   const auto& manifest = compiled_->manifest_;
   std::lock_guard lock(compiled_->mutex_);
   set_arguments(slots, numbers);
@@ -169,6 +197,8 @@ void Recipe::run(device::Device& device, const std::vector<SlotMemory>& slots, c
   order_planned(planned_);
   KernelScope scope(device.workspace(), planned_.data(), planned_.size(), /*record=*/!ordinals_known_);
   if (compiled_->mark_kernel_) *compiled_->mark_kernel_ = device::Trace::current() ? &mark_kernel : nullptr;
+  Running running{device, graph};
+  const auto outer = c10::make_scope_exit([before = std::exchange(t_running, &running)] { t_running = before; });
   const auto results = [&] {
     try {
       return compiled_->model_->run(arguments_);
@@ -201,7 +231,10 @@ void Recipe::run(device::Device& device, const std::vector<SlotMemory>& slots, c
         manifest.overflowing[k].op, manifest.overflowing[k].site,
         *results[outputs_.size() + manifest.counted.size() + k].const_data_ptr<int64_t>());
   count(Counter::ExternalKernels, manifest.external_kernels);
-  if (C10_UNLIKELY(t_user_error != nullptr)) std::rethrow_exception(std::exchange(t_user_error, nullptr));
+  if (C10_UNLIKELY(running.error != nullptr)) {
+    failed_ = running.failed;
+    std::rethrow_exception(running.error);
+  }
 }
 
 }  // namespace openhpu

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "device/device.h"
+#include "recipes/Graph.h"
 #include "recipes/NodeRunner.h"
 #include "recipes/Symbols.h"
 #include "run/CallTemplate.h"
@@ -87,8 +88,12 @@ class Recipe {
 
   const std::shared_ptr<RecipeLibrary>& compiled() const noexcept { return compiled_; }
 
-  // Worker thread. Reads inputs and writes results in the slots' memory.
-  void run(device::Device& device, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers);
+  // Worker thread. Reads inputs and writes results in the slots' memory. `graph`: whose recipe it is.
+  void run(
+      device::Device& device, const Graph& graph, const std::vector<SlotMemory>& slots,
+      const std::vector<uint64_t>& numbers);
+  // After a run that threw: the node of the graph whose kernel did, which is a user's. Null: another error.
+  const Graph::Node* take_failed() noexcept { return std::exchange(failed_, nullptr); }
 
  private:
   struct Output {
@@ -106,6 +111,7 @@ class Recipe {
   std::vector<Output> outputs_;
   bool ordinals_known_ = false;
   std::vector<PlannedOutput> planned_;
+  const Graph::Node* failed_ = nullptr;
 };
 
 }  // namespace openhpu

@@ -55,8 +55,9 @@ void GraphCommand::run() {
   device::MemoryPool::AccessScope access(device_->memory());
   if (recipe) {
     try {
-      recipe->run(*device_, memory, values);
+      recipe->run(*device_, whole, memory, values);
     } catch (...) {
+      if (const auto* node = recipe->take_failed()) note_failed(*node);
       for (const auto& slot : memory)  // as an operator that fails, see CallRunner
         if (slot.fresh && slot.data) std::memset(slot.data, 0, slot.nbytes);
       throw;
@@ -67,11 +68,14 @@ void GraphCommand::run() {
   try {
     run_nodes(*device_, whole, memory, values, threads_beside_compiler(device_->cores()), failed);
   } catch (...) {
-    const auto& node = whole.nodes[failed];
-    failed_ = node.entry->call->kernel->name().c_str();
-    site = node.site;
+    note_failed(whole.nodes[failed]);
     throw;
   }
+}
+
+void GraphCommand::note_failed(const Graph::Node& node) {
+  failed_ = node.entry->call->kernel->name().c_str();
+  site = node.site;
 }
 
 void GraphCommand::retire() {

@@ -18,7 +18,7 @@ class GraphCommand final : public device::Command {
   // How many there are in this process.
   static uint64_t total() noexcept { return Commands::total(); }
 
-  Graph graph;                                     // recorded, when it runs node by node
+  Graph graph;  // recorded, when it runs node by node; of a recipe with users' kernels the nodes
   std::shared_ptr<const CapturedProgram> program;  // captured
   std::shared_ptr<Recipe> recipe;                  // when it runs as a recipe
   std::vector<SlotMemory> slots;                   // empty: the captured program's
@@ -32,6 +32,8 @@ class GraphCommand final : public device::Command {
 
  private:
   GraphCommand() = default;
+  // The error that is thrown is that of this node.
+  void note_failed(const Graph::Node& node);
   device::Device* device_ = nullptr;
   const char* failed_ = nullptr;
   mutable size_t largest_ = 0;  // bytes of the largest tensor of what runs node by node; 0: not looked at

@@ -373,6 +373,7 @@ void Recorder::hand_over() {
     count(Counter::RecipeHits);
     command->recipe = std::move(recipe);
     command->numbers.swap(graph_.numbers);
+    if (C10_UNLIKELY(has_user_kernels_)) command->graph.nodes.swap(graph_.nodes);
   } else {
     count(Counter::OpsNodeByNode, operators);
     if (!cut) count(Counter::RecipeMisses);
@@ -390,6 +391,7 @@ void Recorder::hand_over() {
   // From here on the memory of this graph's storages is like any other: later commands are queued behind it.
   ++number_;
   overdue_ = false;
+  has_user_kernels_ = false;
   hash_.reset();
   graph_.clear();
   const uint64_t sequence = openhpu::submit(device_, command.release());  // throws at the end of the process only

@@ -68,6 +68,11 @@ class Recorder {
     Lock lock(*this);
     sized_before_ = number;
   }
+  // The next node is a call of a user's kernel, which may fail in a recipe: its command needs the nodes, for the line.
+  void expect_user_kernel() {
+    Lock lock(*this);
+    has_user_kernels_ = true;
+  }
   // An operator of the step ran on its own, because it was new.
   void note_learned(const ShapeEntry& entry, uint32_t site);
   // Under the lock.
@@ -149,6 +154,7 @@ class Recorder {
   WordHash sequence_;
   uint32_t step_site_ = 0;
   bool step_begun_ = false, in_parts_ = false;
+  bool has_user_kernels_ = false;  // in the recording
   std::vector<Member> members_;
   // Slots with sizes that depend on values, and the last such operator before the graph: see GraphCache::Sight.
   std::vector<std::pair<uint32_t, uint32_t>> sized_;

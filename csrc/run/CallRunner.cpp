@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include "run/KernelThreads.h"
+#include "run/UserKernel.h"
 #include "torch/HPUDevice.h"
 
 namespace openhpu {
@@ -307,6 +308,7 @@ void CallRunner::run_planned(const ShapeEntry& entry, const OutputMemory* output
 
 void CallRunner::run(
     const ShapeEntry& entry, const OperandMemory* operands, const uint64_t* numbers, const OutputMemory* outputs) {
+  if (C10_UNLIKELY(entry.call->user != nullptr) && run_user(entry, operands, numbers, outputs)) return;
   const auto clear = c10::make_scope_exit([this] {
     tensors_.clear();
     stack_.clear();  // after an error it still holds what the kernel was given or made
@@ -316,6 +318,24 @@ void CallRunner::run(
     fill_stack(*entry.call, operands, numbers);
     return stack_;
   });
+}
+
+bool CallRunner::run_user(
+    const ShapeEntry& entry, const OperandMemory* operands, const uint64_t* numbers, const OutputMemory* outputs) {
+  const size_t count = entry.storages.size();
+  if (watches_e4m3() || narrow_int64() ||
+      std::any_of(outputs, outputs + count, [](const auto& o) { return o.allocated; }))
+    return false;
+  apply_threads(std::min(threads_for(entry.call->largest), most_threads_));
+  KernelScope scope(device_.workspace(), nullptr, 0, /*record=*/false);
+  try {
+    run_user_kernel(entry, operands, numbers, outputs, device_.index());
+  } catch (...) {
+    for (size_t k = 0; k < count; ++k)
+      if (outputs[k].nbytes > 0) std::memset(outputs[k].data, 0, outputs[k].nbytes);
+    throw;
+  }
+  return true;
 }
 
 void CallRunner::run(const ShapeEntry& entry, c10::Stack& args, const OutputMemory* outputs) {

@@ -63,6 +63,9 @@ class CallRunner {
   };
   size_t memory_over(const OperandMemory& operand);  // its place in memories_
   at::Tensor alias(const CallTemplate::Operand& operand, const OperandMemory& memory);
+  // Calls a user's kernel on the memory itself, without tensors over it. False if the call needs them.
+  bool run_user(
+      const ShapeEntry& entry, const OperandMemory* operands, const uint64_t* numbers, const OutputMemory* outputs);
   void fill_stack(const CallTemplate& call, const OperandMemory* operands, const uint64_t* numbers);
   // Calls the kernel on `stack` and puts the results into place. `fill` sets the arguments. If `fill` or the kernel
   // fails, the outputs are zeros.

@@ -4,6 +4,8 @@
 
 namespace openhpu {
 
+struct UserOp;
+
 // The part of a call that its signature determines. A recorded call holds only the rest: the storages of its operands,
 // their offsets, and the values of numbers that count by type.
 struct CallTemplate {
@@ -42,6 +44,9 @@ struct CallTemplate {
   size_t largest = 0;    // bytes of the largest operand or output, for the thread policy
   bool any_written = false;
   bool recordable = true;  // false: an argument was met that the template can't express
+  // Of a user's kernel that takes the memory of the operands as it is (run/UserKernel); null: another call.
+  UserOp* user = nullptr;
+  size_t user_params = 0;  // bytes, at the begin of the numbers
   Widening widening;       // the dtypes in which it is computed
 };
 

@@ -116,6 +116,7 @@ class Operator {
   // Whether a call with these arguments changes one of them.
   bool writes(size_t arg, const c10::IValue* args) const;
   const OpTraits& traits() const noexcept { return traits_; }
+  bool is_called_by(OwnCall own) const noexcept { return own_call_ == own; }
   const c10::FunctionSchema& schema() const { return handle_.schema(); }
 
  protected:

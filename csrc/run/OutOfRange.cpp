@@ -345,7 +345,9 @@ uint32_t running_site() {
 }
 
 std::string user_name(const Operator& op) {
-  auto name = op.name().substr(0, op.name().find('.'));
+  auto name = op.name();
+  const auto end = std::min(name.find(' '), name.size());  // of a user's operator the guid follows
+  if (const auto dot = name.find('.'); dot < end) name.erase(dot, end - dot);
   return name == "aten::_index_put_impl_" ? "aten::index_put_" : name;
 }
 

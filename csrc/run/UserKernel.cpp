@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include "device/device.h"
+#include "run/CallRunner.h"
 #include "run/CheckedOperands.h"
 #include "run/KernelFaults.h"
 #include "run/Operator.h"
+#include "run/VendorKernels.h"
 
 namespace openhpu {
 namespace {
@@ -27,7 +29,6 @@ struct Kernels {
   std::unordered_map<std::string, std::string> errors;  // by guid: why a kernel was not registered
   std::vector<Listed> libraries;
   const LibraryRunner* runner = nullptr;
-  const KernelLibrary* vendor = nullptr;
   std::unordered_map<std::string, UserOp*> ops;
 };
 
@@ -81,7 +82,7 @@ const UserKernel* look_up(Kernels& all, const std::string& guid) {
     open_library(all, listed);
     if (listed.kernels && (kernel = find_in(*listed.kernels, guid, listed.path))) break;
   }
-  if (!kernel && all.vendor) kernel = find_in(*all.vendor, guid, "table of the vendor's guids");
+  if (!kernel) kernel = find_in(vendor_kernels(), guid, "table of the vendor's guids");
   if (!kernel) return nullptr;
   return (all.found[guid] = std::move(kernel)).get();
 }
@@ -96,7 +97,7 @@ std::string places_searched(const Kernels& all) {
     text += c10::str(
         &listed == &all.libraries.front() ? "" : ", ", listed.path, " (",
         listed.kernels ? "it has no kernel for this guid" : listed.why_not, ")");
-  return text + "; the table of the vendor's guids (docs/custom-ops.md) does not name it";
+  return text + "; the table of the vendor's guids (docs/vendor-kernels.md) does not name it";
 }
 
 constexpr const char* kHowToGiveOne =
@@ -137,9 +138,27 @@ void attempt(const UserOp& op, const char* what, Run&& run) {
   }
 }
 
+using Operands = c10::SmallVector<Operand, 6>;
+
+// `operands`: so many inputs, then the outputs.
+void call_kernel(
+    UserOp& op, const Operands& operands, size_t inputs, const void* params, size_t params_size, int device) {
+  const auto& kernel = kernel_of(op);
+  const KernelCall call{op.schema.c_str(),        op.guid.c_str(), operands.data(), inputs, operands.data() + inputs,
+                        operands.size() - inputs, params,          params_size,     device};
+  attempt(op, "its kernel", [&] {
+    if (C10_UNLIKELY(g_check_kernels.load(std::memory_order_relaxed))) {
+      run_checked(kernel, call);
+      return;
+    }
+    const FaultScope scope(call);
+    kernel(call);
+  });
+}
+
 }  // namespace
 
-bool is_user_kernel(const Operator& op) { return op.schema().name() == UserCall::kName; }
+bool is_user_kernel(const Operator& op) { return op.is_called_by(&call_user_kernel); }
 
 void add_user_kernel(const char* guid, CustomKernel kernel) {
   auto& all = kernels();
@@ -187,12 +206,6 @@ void set_library_runner(const LibraryRunner* runner) {
   std::lock_guard lock(all.mutex);
   all.runner = runner;
   for (auto& listed : all.libraries) listed.asked = listed.kernels != nullptr;
-}
-
-void set_vendor_kernels(const KernelLibrary* table) {
-  auto& all = kernels();
-  std::lock_guard lock(all.mutex);
-  all.vendor = table;
 }
 
 void add_user_op(UserOp& op) {
@@ -246,21 +259,33 @@ UserCall::UserCall(const c10::IValue* args) {
 void run_user_kernel(
     UserOp& op, c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<at::Tensor> outputs, const void* params,
     size_t params_size, int device) {
-  const auto& kernel = kernel_of(op);
-  c10::SmallVector<Operand, 6> operands;
+  Operands operands;
   for (const auto& t : inputs) operands.push_back(describe(t));
   for (const auto& t : outputs) operands.push_back(describe(t));
-  const KernelCall call{
-      op.schema.c_str(), op.guid.c_str(), operands.data(), inputs.size(), operands.data() + inputs.size(),
-      outputs.size(),    params,          params_size,     device};
-  attempt(op, "its kernel", [&] {
-    if (C10_UNLIKELY(g_check_kernels.load(std::memory_order_relaxed))) {
-      run_checked(kernel, call);
-      return;
-    }
-    const FaultScope scope(call);
-    kernel(call);
-  });
+  call_kernel(op, operands, inputs.size(), params, params_size, device);
+}
+
+void run_user_kernel(
+    const ShapeEntry& entry, const OperandMemory* memory, const uint64_t* numbers, const OutputMemory* outputs,
+    int device) {
+  const auto& call = *entry.call;
+  Operands operands;
+  const auto add = [&](char* data, const auto& of, int64_t offset) {
+    const bool empty = std::ranges::find(of.sizes, 0) != of.sizes.end();
+    operands.push_back(
+        {empty ? nullptr : data + offset * static_cast<int64_t>(of.dtype.itemsize()), of.sizes.data(),
+         of.strides.data(), static_cast<int32_t>(of.sizes.size()),
+         static_cast<DType>(c10::typeMetaToScalarType(of.dtype))});
+  };
+  for (const int32_t k : call.args[UserCall::kInputs].elements) {
+    if (k < 0)
+      operands.push_back(describe({}));
+    else
+      add(static_cast<char*>(memory[k].data), call.operands[k], memory[k].offset);
+  }
+  const size_t inputs = operands.size();
+  for (const auto& spec : entry.outputs) add(static_cast<char*>(outputs[spec.index].data), spec, spec.offset);
+  call_kernel(*call.user, operands, inputs, call.user_params ? numbers : nullptr, call.user_params, device);
 }
 
 void check_user_kernel(UserOp& op, const UserCall& call, int device) {

@@ -8,6 +8,9 @@
 namespace openhpu {
 
 class Operator;
+struct OperandMemory;
+struct OutputMemory;
+struct ShapeEntry;
 
 // The kernel that serves the calls of a guid.
 struct UserKernel {
@@ -27,7 +30,7 @@ struct UserKernel {
 
 // A user operator as its calls know it. It is never destroyed.
 struct UserOp {
-  std::string key;     // of this operator among all: in recorded graphs and in recipes
+  std::string key;     // of this operator among all, in recorded graphs, recipes, traces and reports
   std::string schema;  // "custom_op::custom_relu"
   std::string guid;
   std::atomic<const UserKernel*> kernel{nullptr};  // once it is found
@@ -42,8 +45,6 @@ void add_python_kernel(const char* guid, LibraryKernel kernel);
 // The libraries of GC_KERNEL_PATH. They are loaded when a guid is looked up.
 void set_kernel_libraries(std::vector<std::string> paths);
 void set_library_runner(const LibraryRunner* runner);
-// The kernels of the vendor's guids; see LibraryKernel. Only one table is set.
-void set_vendor_kernels(const KernelLibrary* table);
 
 // Makes the operator known to recipes, which find it by its key.
 void add_user_op(UserOp& op);
@@ -61,6 +62,7 @@ const UserKernel& kernel_of(UserOp& op);
 // params as integers of 64 bits.
 struct UserCall {
   static constexpr size_t kArgs = 6;
+  static constexpr size_t kInputs = 1;
   static constexpr const char* kName = "openhpu::user_kernel";
   struct Result {
     at::ScalarType dtype;
@@ -86,6 +88,10 @@ void call_user_kernel(const Operator& op, c10::Stack& stack);
 void run_user_kernel(
     UserOp& op, c10::ArrayRef<at::Tensor> inputs, c10::ArrayRef<at::Tensor> outputs, const void* params,
     size_t params_size, int device);
+// The same for a call whose template has a `user`: on the operands' memory itself.
+void run_user_kernel(
+    const ShapeEntry& entry, const OperandMemory* operands, const uint64_t* numbers, const OutputMemory* outputs,
+    int device);
 // Asks the kernel whether it takes such a call, and throws c10::Error if it does not.
 void check_user_kernel(UserOp& op, const UserCall& call, int device);
 

@@ -128,6 +128,29 @@ def test_a_kernel_that_throws_in_a_recipe_names_itself_and_its_line(usable):
     assert y.shape == (3,)
 
 
+def test_of_several_calls_the_failed_one_is_named(usable):
+    x, half, nine = torch.ones(3).to("hpu"), torch.full((3,), 0.5).to("hpu"), torch.full((3,), 9.0).to("hpu")
+
+    def roots(x, less):
+        y = OPS.by_name(x + 1, "openhpu_test::root")
+        y = OPS.by_name(OPS.scale(y, 1.0) - less, "openhpu_test::root")
+        return OPS.by_name(y + 1, "openhpu_test::root")
+
+    for _ in range(3):
+        roots(x, half)
+        torch.hpu.synchronize()
+    with counted(recipe_hits=1, ops_node_by_node=0), pytest.raises(RuntimeError, match="no root") as raised:
+        roots(x, nine)
+        torch.hpu.synchronize()
+    assert f'{__file__}", line {roots.__code__.co_firstlineno + 2}' in str(raised.value)
+    graph, _ = capture(lambda: roots(x, half))
+    x.fill_(-5)
+    with pytest.raises(RuntimeError, match="no root") as raised:
+        graph.replay()
+        torch.hpu.synchronize()
+    assert f'{__file__}", line {roots.__code__.co_firstlineno + 1}' in str(raised.value)
+
+
 def test_the_recipe_of_another_process_is_found(script, tmp_path):
     code = """
     from tests.hpu import custom_ops

@@ -111,10 +111,29 @@ def test_a_number_on_the_cpu_is_moved():
     assert torch.equal(OPS.sum([hpu(), torch.tensor(2.0)]).cpu() * 0, torch.tensor(0.0))
 
 
-def test_several_devices():
-    x = torch.randn(4).to("hpu:1")
-    y = OPS.scale(x, 2.0)
-    assert y.device == torch.device("hpu:1") and torch.equal(y.cpu(), x.cpu() * 2)
+def test_several_devices(script):
+    code = """
+    from tests.hpu import custom_ops
+    from tests.hpu.support import capture
+
+    custom_ops.loaded()
+    ops = torch.ops.openhpu_test
+    xs = [torch.randn(4).to(f"hpu:{k}") for k in range(2)]
+    for _ in range(3):
+        ys = [ops.scale(x + 1, 2.0) for x in xs]
+        for x, y in zip(xs, ys):
+            assert y.device == x.device and torch.equal(y.cpu(), (x.cpu() + 1) * 2)
+            layout = [3, 1, 1]  # an int32 of the size 1
+            (where,) = ops.of_guid([x], "test_device_i32", layout, [])
+            assert where.device == x.device and where.item() == x.device.index
+    with torch.hpu.device(1):
+        graph, y = capture(lambda: ops.scale(xs[1], 3.0))
+        graph.replay()
+    assert torch.equal(y.cpu(), xs[1].cpu() * 3)
+    with pytest.raises(RuntimeError, match="(?=.*hpu:0)(?=.*hpu:1)"):
+        ops.sum(xs)
+    """
+    script(code, OPENHPU_DEVICE_COUNT="2")
 
 
 def test_captured_and_replayed():

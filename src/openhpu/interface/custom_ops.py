@@ -79,8 +79,15 @@ def _deliver(name: str, results: Any, outputs: Sequence[Tensor]) -> None:
 
 def user_operators() -> list[dict[str, Any]]:
     """The operators that C++ libraries have registered, each with `schema`, `guid`, `legacy` (by hpu_custom_op.h),
-    `calls`, and `kernel`: where its kernel comes from, None before the first call."""
+    `calls`, `kernel`: where its kernel comes from, None before the first call, and `python`: that is a Python
+    function."""
     return _C.user_operators()
+
+
+def vendor_families() -> list[dict[str, str]]:
+    """The guids of the vendor's library that have a kernel here, a row for each family: `name`, `dtypes`, `operands`,
+    `params`, what it `computes`, and the `source`, a document that names it (docs/vendor-kernels.md)."""
+    return _C.vendor_families()
 
 
 def set_library_runner(address: int) -> None:
@@ -160,4 +167,4 @@ def load_library(load: Callable[..., Any], self: Any, path: Any) -> None:
     raise_registration_errors()
 
 
-__all__ = ["custom_kernel", "set_library_runner", "user_operators"]
+__all__ = ["custom_kernel", "set_library_runner", "user_operators", "vendor_families"]

@@ -4,6 +4,8 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 #include <vector>
 
 #include "openhpu/custom_kernel.h"
@@ -130,10 +132,52 @@ at::Tensor sum(at::TensorList tensors, const std::optional<at::Tensor>& bias) {
   return execute("openhpu_test::sum", {c10::List<at::Tensor>(tensors.vec()), bias})[0];
 }
 
+void device_kernel(const KernelCall& call) { call.output<int32_t>(0)[0] = call.device; }
+OPENHPU_CUSTOM_KERNEL("test_device_i32", device_kernel);
+
+// --- a kernel of any guid, for the table of the vendor's ---
+// `layout`: of each result its dtype, its number of dimensions, and its sizes.
+PartialOutputMetaDataVector as_laid_out(const at::Stack& inputs) {
+  const auto layout = inputs[1].toIntVector();
+  PartialOutputMetaDataVector results;
+  for (auto next = layout.begin(); next != layout.end();) {
+    const auto dtype = static_cast<at::ScalarType>(*next++);
+    const auto dim = *next++;
+    results.push_back({dtype, std::vector<int64_t>(next, next + dim)});
+    next += dim;
+  }
+  return results;
+}
+std::shared_ptr<void> given_params(const at::Stack& inputs, size_t& size) {
+  const auto given = inputs[2].toIntVector();
+  size = given.size();
+  auto bytes = std::make_shared<std::vector<char>>(given.begin(), given.end());
+  return {bytes, bytes->data()};
+}
+std::vector<at::Tensor> of_guid(
+    at::TensorList inputs, std::string guid, at::IntArrayRef layout, at::IntArrayRef params) {
+  static auto* library = new torch::Library(torch::Library::FRAGMENT, "openhpu_guid", std::nullopt, __FILE__, __LINE__);
+  static std::set<std::string> known;
+  if (known.insert(guid).second) {
+    library->def((guid + "(Tensor[] inputs, int[] layout, int[] params) -> Tensor[]").c_str());
+    registerUserCustomOp("openhpu_guid::" + guid, guid, as_laid_out, given_params);
+  }
+  return execute(("openhpu_guid::" + guid).c_str(), {c10::List<at::Tensor>(inputs.vec()), layout.vec(), params.vec()});
+}
+
 // --- what goes wrong ---
 PartialOutputMetaDataVector throwing(const at::Stack&) { throw std::out_of_range("no such dimension"); }
 void throwing_kernel(const KernelCall&) { throw std::domain_error("the third element is negative"); }
 OPENHPU_CUSTOM_KERNEL("test_throws", throwing_kernel);
+void root_kernel(const KernelCall& call) {
+  const auto* x = call.input<float>(0);
+  auto* y = call.output<float>(0);
+  for (int64_t i = 0; i < call.outputs[0].numel(); ++i) {
+    if (x[i] < 0) throw std::domain_error("no root of a negative number");
+    y[i] = std::sqrt(x[i]);
+  }
+}
+OPENHPU_CUSTOM_KERNEL("test_root_f32", root_kernel);
 void odd_kernel(const KernelCall&) { throw 42; }
 OPENHPU_CUSTOM_KERNEL("test_throws_a_number", odd_kernel);
 void beside_kernel(const KernelCall& call) {
@@ -166,6 +210,7 @@ bool register_all() {
   registerUserCustomOp("openhpu_test::in_python", "test_python_f32", like_first, nullptr);
   registerUserCustomOp("openhpu_test::callback_throws", "test_add_f32", throwing, nullptr);
   registerUserCustomOp("openhpu_test::kernel_throws", "test_throws", like_first, nullptr);
+  registerUserCustomOp("openhpu_test::root", "test_root_f32", like_first, nullptr);
   registerUserCustomOp("openhpu_test::kernel_throws_a_number", "test_throws_a_number", like_first, nullptr);
   registerUserCustomOp("openhpu_test::no_kernel", "test_nobody_has_it", like_first, nullptr);
   registerUserCustomOp("openhpu_test::no_params", "test_scale_f32", like_first, nullptr);
@@ -191,8 +236,9 @@ TORCH_LIBRARY(openhpu_test, m) {
   m.def("add.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)");
   m.def("sum(Tensor[] tensors, Tensor? bias=None) -> Tensor");
   m.def("by_name(Tensor self, str name) -> Tensor");
+  m.def("of_guid(Tensor[] inputs, str guid, int[] layout, int[] params) -> Tensor[]", of_guid);
   for (const char* name :
-       {"in_python", "callback_throws", "kernel_throws", "kernel_throws_a_number", "no_kernel", "no_params",
+       {"root", "in_python", "callback_throws", "kernel_throws", "kernel_throws_a_number", "no_kernel", "no_params",
         "one_operand", "beside", "into_input", "faults", "kernel_twice", "no_callback", "twice"})
     m.def((std::string(name) + "(Tensor self) -> Tensor").c_str());
 }

@@ -41,7 +41,7 @@ class Advice(NamedTuple):
 def advise(document: Document) -> list[Advice]:
     """The advice that a run gives rise to, the most pressing first."""
     advice = []
-    for rule in (_fallbacks, _waits, _recompilations, _graphs, _memory, _bound):
+    for rule in (_fallbacks, _waits, _recompilations, _graphs, _kernels, _memory, _bound):
         for name, evidence, *facts in rule(document):
             if evidence:
                 text = _TEXTS.get(name, Text(name, title=name, text=""))
@@ -91,6 +91,10 @@ def _graphs(document: Document) -> Found:
         ]
         yield "once", lines, plural(len(graphs["seen_once"]), "graph"), graphs["distinct"]
     yield "padding", observed.padding(document)
+
+
+def _kernels(document: Document) -> Found:
+    yield "kernel", [observed.user_operator(r) for r in document["user_operators"] if r["python"]]
 
 
 def _memory(document: Document) -> Found:

@@ -303,6 +303,7 @@ class Collector:
             "shape_waits": [row for row in waits if row["kind"] == "shape"],
             "own_waits": [row for row in waits if row["kind"] != "shape"],
             "collectives": self._collectives(),
+            "user_operators": _user_operators(),
             "memory": self._memory(marks),
             "errors": self._errors,
             "counters": counters,
@@ -392,6 +393,15 @@ class Collector:
             "in_use_bytes": sample[0] if sample else 0,
             "over_time": [[self._since_start_us(t), size] for t, size in over_time[-_KEPT_TIMELINE:]],
         }
+
+
+def _user_operators() -> list[schema.UserOperator]:
+    """Those that were called."""
+    return [
+        {name: row[name] for name in ("schema", "guid", "kernel", "python", "calls")}  # type: ignore[misc]
+        for row in _C.user_operators()
+        if row["calls"] and row["kernel"]
+    ]
 
 
 def _in_use() -> int:

@@ -101,6 +101,7 @@ def empty(command: str, complete: bool = True) -> Document:
         "shape_waits": [],
         "own_waits": [],
         "collectives": [],
+        "user_operators": [],
         "memory": {
             "peak_bytes": 0,
             "peak_file": None,
@@ -289,6 +290,13 @@ def difference(record: schema.Difference) -> str:
     """What a script does that a Gaudi refuses or computes otherwise, in words."""
     row = BY_KIND[record["kind"]]
     return f"{row.what}; on a Gaudi: {row.gaudi}"
+
+
+def user_operator(record: schema.UserOperator) -> str:
+    """A user's operator with its guid and its kernel, in words."""
+    lock = ", which takes Python's lock in each call, also in graphs" if record["python"] else ""
+    name = f"{record['schema']} ({record['guid']})"
+    return f"{name}: {plural(record['calls'], 'call')}, {record['kernel']}{lock}"
 
 
 def needs(document: Document) -> list[str]:

@@ -239,6 +239,16 @@ class SharedCollective(Collective):
     ranks: int
 
 
+class UserOperator(TypedDict):
+    """An operator that a C++ library registered. `kernel`: where its kernel comes from."""
+
+    schema: str
+    guid: str
+    kernel: str
+    python: bool  # the kernel is a Python function
+    calls: int
+
+
 class Memory(TypedDict):
     """Memory of the devices. The line is the one that took the last of the peak."""
 
@@ -280,6 +290,7 @@ class Document(CapturedGraphs):
     shape_waits: list[KindOfWait]
     own_waits: list[KindOfWait]
     collectives: list[Collective]
+    user_operators: list[UserOperator]
     memory: Memory
     errors: list[Error]
     counters: dict[str, int]

@@ -60,6 +60,7 @@ _ROWS = (
     ),
     _Row("waits that a Gaudi does not have", lambda d: observed.own_waits(d["own_waits"])),
     _Row("collectives", lambda d: [observed.collective(c) for c in d["collectives"]]),
+    _Row("user operators", lambda d: [observed.user_operator(r) for r in d["user_operators"]]),
 )
 _ERRORS = _Row("errors", lambda d: [f"{observed.where(e)}: {e['op']}: {e['message']}" for e in d["errors"]])
 
