@@ -55,7 +55,7 @@ void GraphCommand::run() {
   device::MemoryPool::AccessScope access(device_->memory());
   if (recipe) {
     try {
-      recipe->run(*device_, memory, values);
+      recipe->run(*device_, whole, memory, values);
     } catch (...) {
       for (const auto& slot : memory)  // as an operator that fails, see CallRunner
         if (slot.fresh && slot.data) std::memset(slot.data, 0, slot.nbytes);
@@ -65,7 +65,8 @@ void GraphCommand::run() {
   }
   size_t failed = 0;
   try {
-    run_nodes(*device_, whole, memory, values, threads_beside_compiler(device_->cores()), failed);
+    const NodeRange all{0, static_cast<uint32_t>(whole.nodes.size())};
+    run_nodes(*device_, whole, all, memory, values, threads_beside_compiler(device_->cores()), failed);
   } catch (...) {
     const auto& node = whole.nodes[failed];
     failed_ = node.entry->call->kernel->name().c_str();

@@ -371,8 +371,9 @@ void Recorder::hand_over() {
   if (recipe) {
     count(Counter::OpsInRecipes, operators);
     count(Counter::RecipeHits);
-    command->recipe = std::move(recipe);
     command->numbers.swap(graph_.numbers);
+    if (!recipe->compiled()->manifest().calls.empty()) std::swap(command->graph, graph_);  // it may call nodes
+    command->recipe = std::move(recipe);
   } else {
     count(Counter::OpsNodeByNode, operators);
     if (!cut) count(Counter::RecipeMisses);
