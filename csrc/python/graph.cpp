@@ -208,6 +208,83 @@ std::vector<RecipeManifest::TensorSpec> tensor_specs(const py::object& list) {
   return out;
 }
 
+using Numbers = std::vector<RecipeManifest::NumberSpec>;
+
+// What these nodes count, from the node `first` of the graph on.
+std::vector<RecipeManifest::Counted> counted_of(const Graph& graph, const py::object& indices, size_t first) {
+  std::vector<RecipeManifest::Counted> found;
+  for (const auto& index : indices) {
+    const auto& node = graph.nodes.at(first + py::cast<size_t>(index));
+    found.push_back({user_name(*node.entry->call->kernel), node.site});
+  }
+  return found;
+}
+
+// `numbers`: by scalar of the recipe.
+RecipeManifest manifest_of(const py::handle& manifest, const Graph& graph, const Numbers& numbers) {
+  RecipeManifest out;
+  out.name = py::cast<std::string>(manifest.attr("key")).substr(0, 16);
+  out.inputs = tensor_specs(manifest.attr("inputs"));
+  out.outputs = tensor_specs(manifest.attr("outputs"));
+  out.threads = py::cast<int>(manifest.attr("threads"));
+  for (const auto& guard : manifest.attr("guards")) {
+    const auto sides = formulas_of(guard);
+    out.guards.emplace_back(sides.at(0), sides.at(1));
+  }
+  out.counted = counted_of(graph, manifest.attr("counted"), 0);
+  out.overflowing = counted_of(graph, manifest.attr("overflowing"), 0);
+  out.operators = py::cast<size_t>(manifest.attr("nodes"));
+  for (const auto& calls : manifest.attr("external_kernels").attr("values")())
+    out.external_kernels += py::cast<size_t>(calls);
+  for (const auto& input : manifest.attr("scalar_inputs")) {
+    out.numbers.push_back(numbers.at(py::cast<size_t>(input.attr("index"))));
+    out.numbers.back().dtype = py::cast<at::ScalarType>(input.attr("dtype"));
+  }
+  return out;
+}
+
+// The regions of a manifest, by key. Adds the calls to `out`. A region takes its numbers one behind the other.
+std::vector<std::pair<std::string, RecipeManifest>> regions_of(
+    const py::object& manifest, const Graph& graph, const Numbers& numbers, const std::vector<std::string>& libraries,
+    RecipeManifest& out) {
+  const auto described = py::cast<std::vector<py::object>>(manifest.attr("regions"));
+  std::vector<std::pair<std::string, RecipeManifest>> regions(described.size());
+  for (const auto& called : manifest.attr("calls")) {
+    RecipeManifest::Call call;
+    call.region = py::cast<int32_t>(called.attr("region"));
+    call.slots = py::cast<std::vector<uint32_t>>(called.attr("slots"));
+    const auto node = py::cast<uint32_t>(called.attr("node"));
+    call.range = {node, static_cast<uint32_t>(graph.nodes.size())};
+    if (!out.calls.empty()) out.calls.back().range.end = node;
+    if (call.region < 0) {
+      out.calls.push_back(std::move(call));
+      continue;
+    }
+    Numbers of_call;
+    for (const auto& index : called.attr("scalars")) of_call.push_back(numbers.at(py::cast<size_t>(index)));
+    const auto& source = described.at(call.region);
+    call.counted = counted_of(graph, source.attr("counted"), node);
+    call.overflowing = counted_of(graph, source.attr("overflowing"), node);
+    auto region = manifest_of(source, graph, of_call);
+    uint32_t words = 0;
+    for (auto& number : region.numbers) {
+      call.words.push_back(std::exchange(number.word, words));
+      words += static_cast<uint32_t>(number.words());
+    }
+    region.counted = call.counted;
+    region.overflowing = call.overflowing;
+    region.library = libraries.at(call.region);
+    auto& [key, known] = regions[call.region];
+    if (key.empty()) {
+      key = py::cast<std::string>(source.attr("key"));
+      known = std::move(region);
+    }
+    out.calls.push_back(std::move(call));
+  }
+  for (const auto& region : regions) TORCH_CHECK(!region.first.empty(), "a recipe has a region that it does not call");
+  return regions;
+}
+
 CompilePolicy policy_of(const std::string& name) {
   if (name == "sync") return CompilePolicy::Sync;
   if (name == "background") return CompilePolicy::Background;
@@ -290,51 +367,35 @@ void bind_graph(py::module& m) {
   });
   // For tests: the next graph can't be described.
   m.def("break_description", [] { break_description.store(true); });
-  // `manifest`: an object of openhpu.compiler.client.manifest.Manifest.
-  m.def("recipe_ready", [](uint64_t id, const py::object& manifest, std::string library, std::string program) {
-    const auto [request, numbers] = take_open(id);
-    // Even if it is wrong, a thread may be waiting for an answer.
-    auto no_answer = c10::make_scope_exit(
-        [id] { release("a request for a recipe", [id] { GraphCache::instance().answer(id, nullptr); }); });
-    const auto nodes_of = [&nodes = request.graph.nodes](const py::object& indices) {
-      std::vector<RecipeManifest::Counted> found;
-      for (const auto& index : indices) {
-        const auto& node = nodes.at(py::cast<size_t>(index));
-        found.push_back({user_name(*node.entry->call->kernel), node.site});
-      }
-      return found;
-    };
-    RecipeManifest out;
-    out.name = py::cast<std::string>(manifest.attr("key")).substr(0, 16);
-    out.library = std::move(library);
-    out.program = std::move(program);
-    out.inputs = tensor_specs(manifest.attr("inputs"));
-    out.outputs = tensor_specs(manifest.attr("outputs"));
-    out.threads = py::cast<int>(manifest.attr("threads"));
-    for (const auto& guard : manifest.attr("guards")) {
-      const auto sides = formulas_of(guard);
-      out.guards.emplace_back(sides.at(0), sides.at(1));
-    }
-    out.counted = nodes_of(manifest.attr("counted"));
-    out.overflowing = nodes_of(manifest.attr("overflowing"));
-    out.operators = request.graph.nodes.size();
-    for (const auto& calls : manifest.attr("external_kernels").attr("values")())
-      out.external_kernels += py::cast<size_t>(calls);
-    for (const auto& input : manifest.attr("scalar_inputs")) {
-      out.numbers.push_back(numbers.at(py::cast<size_t>(input.attr("index"))));
-      out.numbers.back().dtype = py::cast<at::ScalarType>(input.attr("dtype"));
-    }
-    // The compiler may have had to compile numbers in that were seen to change.
-    auto variable = std::vector<bool>(request.variable.size(), false);
-    for (const auto& index : manifest.attr("variable")) {
-      const auto& n = numbers.at(py::cast<size_t>(index));
-      for (size_t k = 0; k < n.words(); ++k) variable.at(n.word + k) = true;
-    }
-    py::gil_scoped_release no_gil;
-    GraphCache::instance().make_room();
-    GraphCache::instance().answer(id, std::make_shared<RecipeLibrary>(std::move(out), request.graph.numbers, variable));
-    no_answer.release();
-  });
+  // `manifest`: an object of openhpu.compiler.client.manifest.Manifest. `libraries`: paths; of a manifest with regions
+  // one for each.
+  m.def(
+      "recipe_ready",
+      [](uint64_t id, const py::object& manifest, const std::vector<std::string>& libraries, std::string program) {
+        const auto [request, numbers] = take_open(id);
+        // Even if it is wrong, a thread may be waiting for an answer.
+        auto no_answer = c10::make_scope_exit(
+            [id] { release("a request for a recipe", [id] { GraphCache::instance().answer(id, nullptr); }); });
+        // The compiler may have had to compile numbers in that were seen to change.
+        auto variable = std::vector<bool>(request.variable.size(), false);
+        for (const auto& index : manifest.attr("variable")) {
+          const auto& n = numbers.at(py::cast<size_t>(index));
+          for (size_t k = 0; k < n.words(); ++k) variable.at(n.word + k) = true;
+        }
+        auto out = manifest_of(manifest, request.graph, numbers);
+        out.library = libraries.at(0);
+        out.program = std::move(program);
+        const auto regions = regions_of(manifest, request.graph, numbers, libraries, out);
+        std::vector<std::shared_ptr<RecipeLibrary>> loaded;
+        py::gil_scoped_release no_gil;
+        GraphCache::instance().make_room(libraries.size());
+        for (const auto& [key, region] : regions) loaded.push_back(RecipeLibrary::region(key, region));
+        GraphCache::instance().answer(
+            id, loaded.empty() ? std::make_shared<RecipeLibrary>(std::move(out), request.graph.numbers, variable)
+                               : std::make_shared<RecipeLibrary>(
+                                     std::move(out), std::move(loaded), request.graph.numbers, variable));
+        no_answer.release();
+      });
   // Of one that was answered before it does nothing.
   m.def("recipe_failed", [](uint64_t id) {
     {
@@ -385,7 +446,8 @@ void bind_graph(py::module& m) {
       out.append(
           py::dict(
               "name"_a = manifest.name, "library"_a = manifest.library, "program"_a = manifest.program,
-              "operators"_a = manifest.operators, "external_kernels"_a = manifest.external_kernels));
+              "operators"_a = manifest.operators, "external_kernels"_a = manifest.external_kernels,
+              "calls"_a = manifest.calls.size()));
     }
     return out;
   });

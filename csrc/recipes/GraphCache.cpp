@@ -93,23 +93,27 @@ void GraphCache::drop_oldest() {
   entries_.erase(std::find_if(first, last, [&](const auto& e) { return e.second == oldest; }));
 }
 
-void GraphCache::make_room() {
+void GraphCache::make_room(size_t libraries) {
   std::vector<std::shared_ptr<RecipeLibrary>> dropped;  // unloaded without the lock
+  size_t unloaded = 0;
   {
     std::lock_guard lock(mutex_);
     // A dropped library may be in use until the device has run it. So only as many graphs are dropped as necessary.
-    while (RecipeLibrary::loaded() >= limits_.libraries + dropped.size() && !recency_.empty()) {
+    while (RecipeLibrary::loaded() + libraries > limits_.libraries + unloaded && !recency_.empty()) {
       const auto compilation = recency_.back()->compilation;
       drop_oldest();
       auto& result = compilation->result;
-      if (result && std::find(dropped.begin(), dropped.end(), result) == dropped.end()) dropped.push_back(result);
+      if (result && std::find(dropped.begin(), dropped.end(), result) == dropped.end()) {
+        unloaded += result->libraries();
+        dropped.push_back(result);
+      }
     }
     if (!dropped.empty()) std::erase_if(families_, [](const auto& f) { return f.second.expired(); });
   }
   const size_t most = 2 * limits_.libraries;
   dropped.clear();
   TORCH_CHECK(
-      RecipeLibrary::loaded() < most, RecipeLibrary::loaded(),
+      RecipeLibrary::loaded() + libraries <= most, RecipeLibrary::loaded(),
       " recipes are loaded, and the system lets a process map no "
       "more (vm.max_map_count); they belong to captured graphs: drop some of these");
 }

@@ -134,9 +134,9 @@ class GraphCache {
   bool next_request(CompileRequest& out);
   // `compiled`: null where it failed.
   void answer(uint64_t id, std::shared_ptr<RecipeLibrary> compiled);
-  // Called before a library is loaded. It drops the graphs that were unused for longest, until there is room. It throws
-  // if the libraries of other holders (captured graphs) take all of the room.
-  void make_room();
+  // Called before so many libraries are loaded. It drops the graphs that were unused for longest, until there is room.
+  // It throws if the libraries of other holders (captured graphs) take all of the room.
+  void make_room(size_t libraries = 1);
   void close();
   // Blocks until no graph waits to be compiled. The finished recipes take over then. Returns false at the deadline
   // (seconds; negative: none). Throws an exception of a signal's handler.

@@ -8,7 +8,7 @@
 namespace openhpu {
 
 void run_nodes(
-    device::Device& device, const Graph& graph, const std::vector<SlotMemory>& slots,
+    device::Device& device, const Graph& graph, NodeRange range, const std::vector<SlotMemory>& slots,
     const std::vector<uint64_t>& numbers, int most_threads, size_t& failed) {
   auto& runner = CallRunner::of(device);
   auto* trace = device::Trace::current();
@@ -50,11 +50,11 @@ void run_nodes(
     runner.run(*node.entry, operands.data(), numbers.data() + node.numbers, outputs.data());
   };
   std::vector<uint32_t> last_use(slots.size(), 0);
-  for (uint32_t n = 0; n < graph.nodes.size(); ++n)
+  for (uint32_t n = range.begin; n < range.end; ++n)
     graph.for_each_slot(graph.nodes[n], [&](uint32_t slot) { last_use[slot] = n; });
   runner.limit_threads(most_threads);
   const auto unlimited = c10::make_scope_exit([&] { runner.limit_threads(CallRunner::kUnlimited); });
-  for (uint32_t n = 0; n < graph.nodes.size(); ++n) {
+  for (uint32_t n = range.begin; n < range.end; ++n) {
     try {
       run(graph.nodes[n]);
     } catch (...) {

@@ -14,10 +14,16 @@ struct SlotMemory {
   bool fresh = false;     // made by the graph
 };
 
-// Runs the nodes one by one, over the slots' memory. Worker thread only. An exception leaves `failed` at the node that
-// threw. `numbers`: other than the graph's own. `most_threads`: of a kernel.
+// A part of a graph: the nodes from `begin` on, before `end`.
+struct NodeRange {
+  uint32_t begin = 0, end = 0;
+};
+
+// Runs nodes one by one, over the slots' memory. Worker thread only. An exception leaves `failed` at the node that
+// threw. `numbers`: other than the graph's own. `most_threads`: of a kernel. Slots that other nodes use, too, have
+// memory.
 void run_nodes(
-    device::Device& device, const Graph& graph, const std::vector<SlotMemory>& slots,
+    device::Device& device, const Graph& graph, NodeRange range, const std::vector<SlotMemory>& slots,
     const std::vector<uint64_t>& numbers, int most_threads, size_t& failed);
 
 }  // namespace openhpu

@@ -6,8 +6,11 @@
 
 #include <dlfcn.h>
 
+#include <unordered_set>
+
 #include "observe/KernelReports.h"
 #include "observe/events.h"
+#include "run/CallRunner.h"
 #include "run/KernelThreads.h"
 #include "run/Operator.h"
 #include "run/Products.h"
@@ -18,6 +21,42 @@ namespace openhpu {
 namespace {
 
 std::atomic<size_t> g_loaded{0};
+
+// The libraries of regions, by the keys of their recipes.
+std::mutex g_regions_mutex;
+auto& g_regions = *new std::unordered_map<std::string, std::weak_ptr<RecipeLibrary>>();
+
+// Memory of the workspace for slots of a graph, which goes back in any case.
+class Lent {
+ public:
+  Lent(device::MemoryPool& workspace, std::vector<SlotMemory>& slots) : workspace_(workspace), slots_(slots) {}
+  ~Lent() {
+    for (uint32_t slot : lent_) free(slot);
+  }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+
+  void lend(uint32_t slot) {
+    auto& memory = slots_[slot];
+    if (memory.assigned || memory.nbytes == 0) return;
+    KernelScope scope(workspace_, nullptr, 0, false);
+    memory.data = scope.allocate(memory.nbytes);
+    memory.assigned = true;
+    lent_.insert(slot);
+  }
+  void take_back(uint32_t slot) {
+    if (lent_.erase(slot)) free(slot);
+  }
+
+ private:
+  void free(uint32_t slot) {
+    workspace_.free(std::exchange(slots_[slot].data, nullptr));
+    slots_[slot].assigned = false;
+  }
+  device::MemoryPool& workspace_;
+  std::vector<SlotMemory>& slots_;
+  std::unordered_set<uint32_t> lent_;
+};
 
 // Between the two calls for one kernel: the mark that the first began.
 void mark_kernel(const char* name) {
@@ -103,7 +142,34 @@ RecipeLibrary::RecipeLibrary(
   g_loaded.fetch_add(1);
 }
 
-RecipeLibrary::~RecipeLibrary() { g_loaded.fetch_sub(1); }
+RecipeLibrary::RecipeLibrary(
+    RecipeManifest manifest, std::vector<std::shared_ptr<RecipeLibrary>> regions,
+    const std::vector<uint64_t>& constants, const std::vector<bool>& variable)
+    : manifest_(std::move(manifest)), regions_(std::move(regions)) {
+  for (size_t i = 0; i < constants.size(); ++i)
+    if (!variable[i]) fixed_.emplace_back(i, constants[i]);
+}
+
+RecipeLibrary::~RecipeLibrary() {
+  if (model_) g_loaded.fetch_sub(1);
+}
+
+std::shared_ptr<RecipeLibrary> RecipeLibrary::region(const std::string& key, RecipeManifest manifest) {
+  std::lock_guard lock(g_regions_mutex);
+  std::erase_if(g_regions, [](const auto& known) { return known.second.expired(); });
+  auto& known = g_regions[key];
+  auto library = known.lock();
+  if (!library)
+    known = library =
+        std::make_shared<RecipeLibrary>(std::move(manifest), std::vector<uint64_t>{}, std::vector<bool>{});
+  return library;
+}
+
+size_t RecipeLibrary::libraries() const noexcept {
+  if (model_) return 1;
+  return static_cast<size_t>(
+      std::ranges::count_if(regions_, [](const auto& region) { return region.use_count() == 1; }));
+}
 
 size_t RecipeLibrary::loaded() noexcept { return g_loaded.load(); }
 
@@ -124,6 +190,10 @@ Recipe::Recipe(std::shared_ptr<RecipeLibrary> compiled, const std::vector<int64_
     for (const auto& f : formulas) out.push_back(f(symbols));
     return out;
   };
+  if (!compiled_->regions_.empty()) {
+    plan_calls(symbols);
+    return;
+  }
   const auto& manifest = compiled_->manifest_;
   for (const auto& spec : manifest.inputs) {
     arguments_.emplace_back(host_tensor_on(
@@ -182,9 +252,82 @@ void Recipe::deliver(
   misplaced.deliver(device);
 }
 
+void Recipe::plan_calls(const std::vector<int64_t>& symbols) {
+  for (const auto& library : compiled_->regions_) regions_.push_back(std::make_unique<Recipe>(library, symbols));
+  std::unordered_map<uint32_t, size_t> last;  // by slot of the graph: the call
+  for (const auto& call : compiled_->manifest_.calls) {
+    Step step;
+    const auto use = [&](uint32_t slot) {
+      if (!last.contains(slot)) step.first.push_back(slot);
+      last[slot] = steps_.size();
+    };
+    if (call.region < 0) {
+      for (uint32_t slot : call.slots) use(slot);
+    } else {
+      const auto& region = compiled_->regions_[call.region]->manifest_;
+      for (const auto* specs : {&region.inputs, &region.outputs})
+        for (const auto& spec : *specs) {
+          step.slots.emplace_back(spec.slot, call.slots[spec.slot]);
+          use(call.slots[spec.slot]);
+        }
+    }
+    steps_.push_back(std::move(step));
+  }
+  for (const auto& [slot, call] : last) steps_[call].last.push_back(slot);
+}
+
+void Recipe::run_calls(
+    device::Device& device, const Graph& graph, const std::vector<SlotMemory>& slots,
+    const std::vector<uint64_t>& numbers) {
+  memory_ = slots;
+  Lent lent(device.workspace(), memory_);
+  const auto& calls = compiled_->manifest_.calls;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const auto& call = calls[i];
+    const auto& step = steps_[i];
+    for (uint32_t slot : step.first) lent.lend(slot);
+    if (call.region < 0) {
+      size_t failed = call.range.begin;
+      try {
+        run_nodes(device, graph, call.range, memory_, numbers, CallRunner::kUnlimited, failed);
+      } catch (...) {
+        failed_ = &graph.nodes[failed];
+        throw;
+      }
+    } else {
+      of_region_.resize(std::max(of_region_.size(), call.slots.size()));
+      for (const auto& [inner, outer] : step.slots) of_region_[inner] = memory_[outer];
+      numbers_.clear();
+      const auto& specs = compiled_->regions_[call.region]->manifest_.numbers;
+      for (size_t k = 0; k < specs.size(); ++k)
+        for (size_t word = 0; word < specs[k].words(); ++word) numbers_.push_back(numbers[call.words[k] + word]);
+      regions_[call.region]->run_code(device, of_region_, numbers_, call.counted, call.overflowing);
+    }
+    for (uint32_t slot : step.last) lent.take_back(slot);
+  }
+}
+
 void Recipe::run(
     device::Device& device, const Graph& graph, const std::vector<SlotMemory>& slots,
     const std::vector<uint64_t>& numbers) {
+  const auto& manifest = compiled_->manifest_;
+  Running running{device, graph};
+  const auto outer = c10::make_scope_exit([before = std::exchange(t_running, &running)] { t_running = before; });
+  if (regions_.empty()) {
+    run_code(device, slots, numbers, manifest.counted, manifest.overflowing);
+  } else {
+    std::lock_guard lock(compiled_->mutex_);
+    run_calls(device, graph, slots, numbers);
+  }
+  if (C10_UNLIKELY(running.error != nullptr)) {
+    failed_ = running.failed;
+    std::rethrow_exception(running.error);
+  }
+}
+
+void Recipe::run_code(
+    device::Device& device, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers,
+    const std::vector<RecipeManifest::Counted>& counted, const std::vector<RecipeManifest::Counted>& overflowing) {
   const auto& manifest = compiled_->manifest_;
   std::lock_guard lock(compiled_->mutex_);
   set_arguments(slots, numbers);
@@ -197,8 +340,6 @@ void Recipe::run(
   order_planned(planned_);
   KernelScope scope(device.workspace(), planned_.data(), planned_.size(), /*record=*/!ordinals_known_);
   if (compiled_->mark_kernel_) *compiled_->mark_kernel_ = device::Trace::current() ? &mark_kernel : nullptr;
-  Running running{device, graph};
-  const auto outer = c10::make_scope_exit([before = std::exchange(t_running, &running)] { t_running = before; });
   const auto results = [&] {
     try {
       return compiled_->model_->run(arguments_);
@@ -221,20 +362,15 @@ void Recipe::run(
         output.ordinal = scope.ordinal_of(t.storage().data());
     }
   deliver(device, results, slots);
-  for (size_t k = 0; k < manifest.counted.size(); ++k) {
+  for (size_t k = 0; k < counted.size(); ++k) {
     const auto found = *results[outputs_.size() + k].const_data_ptr<int64_t>();
-    if (C10_UNLIKELY(found != 0))
-      note_indices(manifest.counted[k].op, manifest.counted[k].site, {found & 0xffffffff, found >> 32});
+    if (C10_UNLIKELY(found != 0)) note_indices(counted[k].op, counted[k].site, {found & 0xffffffff, found >> 32});
   }
-  for (size_t k = 0; k < manifest.overflowing.size(); ++k)
+  for (size_t k = 0; k < overflowing.size(); ++k)
     note_overflows(
-        manifest.overflowing[k].op, manifest.overflowing[k].site,
+        overflowing[k].op, overflowing[k].site,
         *results[outputs_.size() + manifest.counted.size() + k].const_data_ptr<int64_t>());
   count(Counter::ExternalKernels, manifest.external_kernels);
-  if (C10_UNLIKELY(running.error != nullptr)) {
-    failed_ = running.failed;
-    std::rethrow_exception(running.error);
-  }
 }
 
 }  // namespace openhpu

@@ -38,6 +38,14 @@ struct RecipeManifest {
     std::string op;
     uint32_t site = 0;
   };
+  // A call of one of its regions, or (negative `region`) of the operators of the graph's nodes in `range`.
+  struct Call {
+    int32_t region = -1;
+    NodeRange range;
+    std::vector<uint32_t> slots;  // by slot of the region: the graph's; of nodes: those that other calls use, too
+    std::vector<uint32_t> words;  // by number that the region takes: its first word in the graph's numbers
+    std::vector<Counted> counted, overflowing;
+  };
   std::string name;
   std::string library;  // path of the shared object
   std::string program;  // the same graph as a Python program
@@ -50,15 +58,27 @@ struct RecipeManifest {
   int threads = 1;                                  // for which it was compiled
   size_t operators = 0;
   size_t external_kernels = 0;  // library calls (mm, convolution) in one run
+  std::vector<Call> calls;      // of a graph with regions: all that it does
 };
 
-// A compiled graph: native code that PyTorch's Inductor made.
+// A compiled graph: native code that PyTorch's Inductor made, or calls of regions, each of which has such code.
 class RecipeLibrary {
  public:
   // `constants`: the numbers that are compiled in, by word. `variable`: the numbers that are arguments. Throws if the
   // library cannot be loaded.
   RecipeLibrary(RecipeManifest manifest, const std::vector<uint64_t>& constants, const std::vector<bool>& variable);
+  // A graph that calls `regions`.
+  RecipeLibrary(
+      RecipeManifest manifest, std::vector<std::shared_ptr<RecipeLibrary>> regions,
+      const std::vector<uint64_t>& constants, const std::vector<bool>& variable);
   ~RecipeLibrary();
+  RecipeLibrary(const RecipeLibrary&) = delete;
+  RecipeLibrary& operator=(const RecipeLibrary&) = delete;
+
+  // The library of a region, which is loaded once for all graphs that call it. `key`: of the region's recipe.
+  static std::shared_ptr<RecipeLibrary> region(const std::string& key, RecipeManifest manifest);
+  // How many libraries go when this graph goes.
+  size_t libraries() const noexcept;
 
   // How many libraries of such graphs are loaded in this process.
   static size_t loaded() noexcept;
@@ -71,8 +91,9 @@ class RecipeLibrary {
  private:
   friend class Recipe;
   RecipeManifest manifest_;
-  std::vector<std::pair<size_t, uint64_t>> fixed_;  // words that must be as compiled
-  std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> model_;
+  std::vector<std::pair<size_t, uint64_t>> fixed_;                       // words that must be as compiled
+  std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> model_;  // null: it has regions
+  std::vector<std::shared_ptr<RecipeLibrary>> regions_;
   // In the library: the functions that its code calls before and after each kernel. Null in a recipe that was made
   // without them.
   using MarkKernel = void (*)(const char* name);
@@ -92,7 +113,7 @@ class Recipe {
   void run(
       device::Device& device, const Graph& graph, const std::vector<SlotMemory>& slots,
       const std::vector<uint64_t>& numbers);
-  // After a run that threw: the node of the graph whose kernel did, which is a user's. Null: another error.
+  // After a run that threw: the node of the graph that did, a user's kernel or one that runs by itself. Null: unknown.
   const Graph::Node* take_failed() noexcept { return std::exchange(failed_, nullptr); }
 
  private:
@@ -103,6 +124,21 @@ class Recipe {
     int64_t offset;
     int64_t ordinal;  // which of the code's allocations it is, known after the first run; negative: to be copied
   };
+  // What a call of a region needs, beside the manifest's.
+  struct Step {
+    std::vector<std::pair<uint32_t, uint32_t>> slots;  // that it reads or writes: the region's, and the graph's
+    // Slots of the graph that this call is the first or the last one to use: where the host assigned no memory, the
+    // workspace lends some from the one to the other.
+    std::vector<uint32_t> first, last;
+  };
+  void plan_calls(const std::vector<int64_t>& symbols);
+  void run_calls(
+      device::Device& device, const Graph& graph, const std::vector<SlotMemory>& slots,
+      const std::vector<uint64_t>& numbers);
+  // `counted`, `overflowing`: where its nodes stand in the script.
+  void run_code(
+      device::Device& device, const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers,
+      const std::vector<RecipeManifest::Counted>& counted, const std::vector<RecipeManifest::Counted>& overflowing);
   void set_arguments(const std::vector<SlotMemory>& slots, const std::vector<uint64_t>& numbers);
   void deliver(device::Device& device, const std::vector<at::Tensor>& results, const std::vector<SlotMemory>& slots);
 
@@ -112,6 +148,10 @@ class Recipe {
   bool ordinals_known_ = false;
   std::vector<PlannedOutput> planned_;
   const Graph::Node* failed_ = nullptr;
+  std::vector<std::unique_ptr<Recipe>> regions_;
+  std::vector<Step> steps_;  // by call
+  std::vector<SlotMemory> memory_, of_region_;
+  std::vector<uint64_t> numbers_;
 };
 
 }  // namespace openhpu

@@ -66,7 +66,8 @@ void GraphCommand::run() {
   }
   size_t failed = 0;
   try {
-    run_nodes(*device_, whole, memory, values, threads_beside_compiler(device_->cores()), failed);
+    const NodeRange all{0, static_cast<uint32_t>(whole.nodes.size())};
+    run_nodes(*device_, whole, all, memory, values, threads_beside_compiler(device_->cores()), failed);
   } catch (...) {
     note_failed(whole.nodes[failed]);
     throw;

@@ -371,9 +371,12 @@ void Recorder::hand_over() {
   if (recipe) {
     count(Counter::OpsInRecipes, operators);
     count(Counter::RecipeHits);
-    command->recipe = std::move(recipe);
     command->numbers.swap(graph_.numbers);
-    if (C10_UNLIKELY(has_user_kernels_)) command->graph.nodes.swap(graph_.nodes);
+    if (!recipe->compiled()->manifest().calls.empty())
+      std::swap(command->graph, graph_);  // it may call nodes
+    else if (C10_UNLIKELY(has_user_kernels_))
+      command->graph.nodes.swap(graph_.nodes);
+    command->recipe = std::move(recipe);
   } else {
     count(Counter::OpsNodeByNode, operators);
     if (!cut) count(Counter::RecipeMisses);

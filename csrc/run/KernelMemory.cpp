@@ -8,6 +8,8 @@ namespace openhpu {
 namespace {
 
 thread_local KernelScope* tls_scope = nullptr;
+// Blocks of the workspace that a plan assigned to outputs, in use by this thread. Who made the plan frees them.
+thread_local std::vector<void*> tls_lent;
 
 struct Pools {
   device::MemoryPool* memory;
@@ -22,7 +24,7 @@ void release(void* ptr) {
   const int n = pool_count.load(std::memory_order_acquire);
   for (int i = 0; i < n; ++i) {
     if (pools[i].workspace->contains(ptr)) {
-      pools[i].workspace->free(ptr);
+      if (C10_LIKELY(tls_lent.empty()) || std::erase(tls_lent, ptr) == 0) pools[i].workspace->free(ptr);
       return;
     }
     if (pools[i].memory->contains(ptr)) return;
@@ -84,6 +86,7 @@ void* KernelScope::allocate(size_t nbytes) {
     const auto& plan = planned_[next_planned_];
     if (plan.ordinal == ordinal && plan.nbytes == nbytes) ptr = plan.ptr;
   }
+  if (ptr && workspace_.contains(ptr)) tls_lent.push_back(ptr);
   if (!ptr && nbytes > 0) {
     try {
       ptr = allocate_scratch(workspace_, nbytes);

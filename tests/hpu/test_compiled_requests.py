@@ -14,7 +14,8 @@ CODE = """
 
     FULL = OSError("No space left on device")
     recipe = {"key": "0" * 64, "inputs": [], "outputs": [], "scalar_inputs": [], "variable": [], "threads": 1,
-              "guards": [], "external_kernels": {}, "counted": [], "overflowing": []}
+              "guards": [], "external_kernels": {}, "counted": [], "overflowing": [], "nodes": 1, "regions": [],
+              "calls": [], "libraries": lambda: ["recipe.so"]}
 
     @contextlib.contextmanager
     def answered(**changes):

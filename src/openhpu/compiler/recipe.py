@@ -1,12 +1,14 @@
-"""Compiles a described graph: `compile_recipe`."""
+"""Compiles a described graph: `compile_recipe`, or `join_regions` if it is divided into regions."""
 
 import contextlib
+import dataclasses
 import errno
 import logging
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -14,13 +16,22 @@ import torch
 from openhpu.compiler import passes
 from openhpu.compiler.client.disk_cache import publish, sha256, temporary_folder
 from openhpu.compiler.client.identity import recipe_key, torch_build, vector_isa
-from openhpu.compiler.client.manifest import MANIFEST, PROGRAM, Manifest, ScalarInput, SlotTensor
+from openhpu.compiler.client.manifest import (
+    MANIFEST,
+    PROGRAM,
+    Manifest,
+    ScalarInput,
+    SlotTensor,
+    library_of,
+)
+from openhpu.compiler.compile_phases import INDUCTOR, PASSES, TRACE, phases
 from openhpu.compiler.errors import CannotCompile
 from openhpu.compiler.inductor import inductor
 from openhpu.compiler.passes import constants
 from openhpu.compiler.program.description import Description
 from openhpu.compiler.program.guards import note_guards
 from openhpu.compiler.program.program import Program
+from openhpu.compiler.program.regions import NODES, Call
 from openhpu.compiler.program.trace import trace
 
 _NO_COMPILER = "recipes need a C++ compiler that knows C++20: name one in CXX, or run `apt install g++`"
@@ -42,11 +53,14 @@ def compile_recipe(
     program = Program(description)
     with temporary_folder(".building-", directory) as work:
         with _quietly(description["threads"]):
-            graph, inputs = trace(program, inductor.decompositions())
-            passes.run(graph)
+            with phases.phase(TRACE):
+                graph, inputs = trace(program, inductor.decompositions())
+            with phases.phase(PASSES):
+                passes.run(graph)
             try:
-                arguments = constants.compile_in(program, graph, inputs)
-                kernels, external_kernels = inductor.build(graph, arguments, description["threads"], work)
+                with phases.phase(INDUCTOR):
+                    arguments = constants.compile_in(program, graph, inputs)
+                    kernels, external_kernels = inductor.build(graph, arguments, description["threads"], work)
             except OSError:
                 raise
             except Exception as error:  # Inductor's and the C++ compiler's are of many kinds
@@ -54,7 +68,8 @@ def compile_recipe(
                     raise OSError(errno.ENOSPC, full, str(directory)) from error
                 if "InvalidCxxCompiler" in f"{type(error).__name__} {error}":
                     raise CannotCompile(_NO_COMPILER) from error
-                raise CannotCompile(f"Inductor: {_reason(error)}", scalars=program.plan.scalars) from error
+                where = getattr(error, "phase", INDUCTOR)
+                raise CannotCompile(f"{where}: {_reason(error)}", scalars=program.plan.scalars) from error
             note_guards(program, inputs)
         known = constants.slots(program)
         for path in work.iterdir():
@@ -81,6 +96,47 @@ def compile_recipe(
             isa=vector_isa(),
             threads=description["threads"],
             files={path.name: sha256(path) for path in sorted(work.iterdir())},
+        )
+        (work / MANIFEST).write_text(manifest.to_json())
+        publish(work, directory / key)
+    return manifest
+
+
+def join_regions(
+    description: Description, directory: Path, key: str, regions: Sequence[tuple[Manifest, Path]], calls: Sequence[Call]
+) -> Manifest:
+    """Write the recipe of a divided graph into `directory/<key>/`: its regions' libraries, and the calls. `regions`:
+    the recipe of each, and the folder that it is in. Raises CannotCompile or OSError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    external: Counter[str] = Counter()
+    for call in calls:
+        if call.region != NODES:
+            external.update(regions[call.region][0].external_kernels)
+    with temporary_folder(".building-", directory) as work:
+        for number, (_, folder) in enumerate(regions):
+            for file in inductor.FILES:
+                if (folder / file).exists():
+                    shutil.copyfile(folder / file, (work / library_of(number)).with_suffix(Path(file).suffix))
+        (work / PROGRAM).write_text(Program(description).text)
+        manifest = Manifest(
+            key=key,
+            inputs=(),
+            scalar_inputs=(),
+            variable=tuple(i for i, variable in enumerate(description["variable"]) if variable),
+            outputs=(),
+            mutated=(),
+            guards=tuple(dict.fromkeys(guard for region, _ in regions for guard in region.guards)),
+            counted=(),
+            overflowing=(),
+            nodes=len(description["nodes"]),
+            kernels=sum(region.kernels for region, _ in regions),
+            external_kernels=dict(external),
+            torch=torch_build(),
+            isa=vector_isa(),
+            threads=description["threads"],
+            files={path.name: sha256(path) for path in sorted(work.iterdir())},
+            regions=tuple(dataclasses.replace(region, files={}) for region, _ in regions),
+            calls=tuple(calls),
         )
         (work / MANIFEST).write_text(manifest.to_json())
         publish(work, directory / key)

@@ -19,10 +19,11 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+PHASE = "phase"  # in WORK: the file with the name of the phase that the process is in
 _PR_SET_PDEATHSIG = 1
 _half_imported = ""  # on a full disk: why; a second attempt fails in another way
 
@@ -46,12 +48,14 @@ class Job(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """From the server: a recipe and its folder, or an error. `notes` are warnings for the user."""
+    """From the server: a recipe and its folder, or an error. `notes` are warnings for the user, `seconds` those of each
+    phase (`openhpu.compiler.compile_phases`)."""
 
     manifest: Manifest | None
     folder: Path | None
     error: str
     notes: list[str]
+    seconds: Mapping[str, float] = MappingProxyType({})
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -85,6 +89,19 @@ def main(arguments: Sequence[str]) -> None:
 
 def _import(work: Path) -> None:
     """What compilations need: takes seconds, while the first job is on its way."""
+    from openhpu.compiler.compile_phases import START, phases
+
+    phases.told = functools.partial(_tell, work / PHASE)
+    with phases.phase(START):
+        _import_all(work)
+
+
+def _tell(path: Path, phase: str) -> None:
+    with contextlib.suppress(OSError):
+        path.write_text(phase)
+
+
+def _import_all(work: Path) -> None:
     gc.disable()  # modules stay: looking at them again and again takes a tenth of the time
     import openhpu.compiler.recipe  # noqa: F401
     from openhpu.compiler.inductor import inductor
@@ -144,15 +161,16 @@ def _die_with_parent() -> None:
 
 def _answer(job: Job, work: Path) -> Answer:
     from openhpu.compiler.client.disk_cache import DiskCache
+    from openhpu.compiler.compile_phases import phases
 
     notes: list[str] = []
     caches = [DiskCache(path, max_bytes, warn=notes.append) for path, max_bytes in job.caches]
     try:
         manifest, folder = _recipe(job.description, job.key, caches, work / "compiled")
-        return Answer(manifest, folder, "", notes)
+        return Answer(manifest, folder, "", notes, phases.taken())
     except Exception as error:  # of a graph, the disk, or a defect: the process goes on
         name = "" if type(error).__name__ == "CannotCompile" else f"{type(error).__name__}: "
-        return Answer(None, None, _half_imported or f"{name}{error}", notes)
+        return Answer(None, None, _half_imported or f"{name}{error}", notes, phases.taken())
 
 
 def _idly(function: Callable[[], T]) -> T:
@@ -161,14 +179,20 @@ def _idly(function: Callable[[], T]) -> T:
         return thread.submit(function).result()
 
 
-def _recipe(description: Description, key: str, caches: list[DiskCache], folder: Path) -> tuple[Manifest, Path]:
+def _recipe(
+    description: Description, key: str, caches: list[DiskCache], folder: Path, *, whole: bool = False
+) -> tuple[Manifest, Path]:
+    """The recipe of a graph, and its folder. `whole`: the graph is not divided into regions."""
     from openhpu.compiler.client.disk_cache import find
 
     with caches[0].lock(key):
         if found := find(caches, description, key):  # another process was faster
             return found
         known = {index for cache in caches for index in cache.constants(key)}
-        manifest, constants = _compiled(description, key, known, folder)
+        manifest = None if whole or known else _of_regions(description, key, caches, folder)
+        constants: set[int] = set()
+        if manifest is None:
+            manifest, constants = _compiled(description, key, known, folder)
         for cache in caches:
             if constants:
                 cache.remember_constants(key, sorted(constants))
@@ -176,6 +200,28 @@ def _recipe(description: Description, key: str, caches: list[DiskCache], folder:
                 shutil.rmtree(folder / manifest.key, ignore_errors=True)
                 return manifest, adopted
         return manifest, folder / manifest.key
+
+
+def _of_regions(description: Description, key: str, caches: list[DiskCache], folder: Path) -> Manifest | None:
+    """The recipe of a graph of which parts repeat; None if it is to be compiled as a whole."""
+    from openhpu.compiler.client.identity import recipe_key
+    from openhpu.compiler.errors import CannotCompile
+    from openhpu.compiler.program.regions import divide
+    from openhpu.compiler.recipe import join_regions
+
+    division = divide(description)
+    if division is None:
+        return None
+    found = []
+    try:
+        for region in division.regions:
+            manifest, place = _recipe(region, recipe_key(region), caches, folder, whole=True)
+            if len(manifest.variable) != sum(region["variable"]):
+                return None  # a number that had to be constant may differ from one repetition to the next
+            found.append((manifest, place))
+        return join_regions(description, folder, key, found, division.calls)
+    except CannotCompile:  # the whole may be compiled nevertheless, or says why not
+        return None
 
 
 def _compiled(description: Description, key: str, constants: set[int], folder: Path) -> tuple[Manifest, set[int]]:

@@ -19,6 +19,8 @@ The core reports these events:
 
 Python code publishes `device_acquired`, `mark_step`, `phase`, `process_exit`, `graph_compilation`, `recipe_loaded`
 (from disk), and of torch.compile `graph_traced` (a new graph), before which comes a `recompilation` if a guard failed.
+The `duration` of a compilation is the time in us since the request, and `phases` has that of each phase
+(`openhpu.compiler.compile_phases`).
 A callback runs on the thread on which the event happened. The core sends an event only while there is a listener for
 one of its kinds. Otherwise an event costs nothing.
 """

@@ -48,13 +48,18 @@ _MAPPINGS = 6  # of one recipe's library
 
 @dataclass(frozen=True)
 class Recipe:
-    """A compiled graph. `str(recipe)` is a Python program that computes the same."""
+    """A compiled graph. `str(recipe)` is a Python program that computes the same.
+
+    `calls`: of how many calls of regions and of single operators between them it consists; 0: it is compiled as a
+    whole. `library`: of a recipe of regions that of the first region.
+    """
 
     name: str
     program: str
     library: Path
     operators: int
     external_kernels: int
+    calls: int
 
     def __str__(self) -> str:
         return self.program
@@ -124,11 +129,13 @@ class Compilations:
             kind = "recipe_loaded" if threading.current_thread() is self._thread else "graph_compilation"
             program = (folder / "program.py").read_text()
             params = {"recipe": manifest.key[:16], "duration": duration, "ops": operators(description)}
+            if kind == "graph_compilation":
+                params["phases"] = {name: round(took * 1e6) for name, took in self._service.seconds.items()}
             self.aside.run(functools.partial(events.publish, kind, params))
             # Listeners hear of it before the recipe counts as ready, so that a thread that waits for the recipe finds
             # the event delivered. If a listener itself waits for the compiler, the recipe does not wait longer.
             self.aside.settle(_TOLD_S)
-            _C.recipe_ready(identity, manifest, str(folder / "recipe.so"), program)
+            _C.recipe_ready(identity, manifest, [str(folder / library) for library in manifest.libraries()], program)
         except Exception as error:
             message = f"the recipe could not be loaded: {error}"
             self._warn_failure(message, *_identify(description))

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from openhpu.compiler.client.identity import recipe_key
-from openhpu.compiler.client.manifest import LIBRARY, MANIFEST, PROGRAM, Manifest, misfit
+from openhpu.compiler.client.manifest import MANIFEST, PROGRAM, Manifest, misfit
 from openhpu.compiler.program.description import Description, with_constants
 from openhpu.settings.folders import user_cache
 
@@ -369,7 +369,7 @@ def _verified(folder: Path, key: str) -> Manifest | None:
     try:
         _check_owner(os.fstat(handle))
         manifest = Manifest.from_json(_contents(handle, MANIFEST).decode())
-        if manifest.key != key or not {LIBRARY, PROGRAM} <= manifest.files.keys():
+        if manifest.key != key or not {*manifest.libraries(), PROGRAM} <= manifest.files.keys():
             raise _Refused("its manifest is another's")
         if {*manifest.files, MANIFEST} != set(os.listdir(handle)):
             raise _Refused("files are missing or foreign")

@@ -10,14 +10,20 @@ import torch
 
 from openhpu.compiler.program.description import Description
 from openhpu.compiler.program.geometry import Geometry
+from openhpu.compiler.program.regions import NODES, Call
 from openhpu.compiler.program.sizes import Guard, Size
 from openhpu.settings import folders
 
-FORMAT = 6
+FORMAT = 7
 
 LIBRARY = "recipe.so"
 PROGRAM = "program.py"
 MANIFEST = "manifest.json"
+
+
+def library_of(region: int) -> str:
+    """The library of a recipe's region, counted from 0."""
+    return f"recipe-{region}.so" if region else LIBRARY
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,44 +54,77 @@ def misfit(manifest: "Manifest", description: Description) -> str | None:
 
 
 def _misfits(manifest: "Manifest", description: Description) -> Iterator[str]:
-    slots, scalars = description["slots"], description["scalars"]
+    slots, scalars, nodes = description["slots"], description["scalars"], description["nodes"]
     symbols = description.get("symbols", {})
     if manifest.threads != description["threads"]:
         yield f"it is for {manifest.threads} threads"
-    for spec in (*manifest.inputs, *manifest.outputs):
-        if not (isinstance(spec, SlotTensor) and isinstance(spec.dtype, torch.dtype) and 0 <= spec.slot < len(slots)):
-            yield f"{spec!r} is no tensor of it"
-        if len(spec.sizes) != len(spec.strides):
-            yield f"{spec!r} has other strides than sizes"
-        numbers = (*spec.sizes, *spec.strides, spec.offset)
-        if not all(_is_number(number, symbols) for number in numbers):
-            yield f"{spec!r} is of unknown size"
-        nbytes = slots[spec.slot]["nbytes"]
-        if all(type(number) is int for number in (*numbers, nbytes)):
-            low, high = Geometry(spec.dtype, spec.sizes, spec.strides, spec.offset).span  # type: ignore[arg-type]
-            if not 0 <= low <= high <= nbytes:
-                yield f"{spec!r} lies outside of its {nbytes} bytes"
-    for index in (*manifest.variable, *(spec.index for spec in manifest.scalar_inputs)):
-        if not (0 <= index < len(scalars) and description["variable"][index]):
-            yield f"number {index} is none that may vary"
-    if not all(isinstance(spec.dtype, torch.dtype) for spec in manifest.scalar_inputs):
-        yield "a number has no dtype"
+    if bool(manifest.calls) != bool(manifest.regions):
+        yield "it has calls without regions, or regions without calls"
+    calls = manifest.calls or (Call(0, tuple(range(len(slots))), tuple(range(len(scalars))), 0),)
+    begins = [call.node for call in calls]
+    if not all(type(node) is int for node in begins) or begins != sorted(set(begins)) or begins[0] != 0:
+        yield "its calls begin with other nodes"
+    returned: set[int] = set()
+    for call, end in zip(calls, [*begins[1:], len(nodes)], strict=True):
+        if not all(type(slot) is int and 0 <= slot < len(slots) for slot in call.slots):
+            yield "it has a call with a slot that there is not"
+        if len(set(call.slots)) != len(call.slots):
+            yield "it has a call with one slot twice"
+        if not all(type(index) is int and 0 <= index < len(scalars) for index in call.scalars):
+            yield "it has a call with a number that there is not"
+        if not (type(call.region) is int and NODES <= call.region < max(1, len(manifest.regions))):
+            yield f"it has no region {call.region}"
+        if call.region == NODES:
+            returned.update(out[1] for node in nodes[call.node : end] for out in node["outputs"] if out[0] == "fresh")
+            continue
+        region = manifest.regions[call.region] if manifest.regions else manifest
+        if region.threads != manifest.threads or (region.calls and region is not manifest):
+            yield "it has a region for another number of threads, or one with regions"
+        yield from _misfits_of_call(region, call, end, description)
+        returned.update(call.slots[spec.slot] for spec in region.outputs)
     live = set(description["live"])
-    returned = [spec.slot for spec in manifest.outputs]
-    if len(set(returned)) != len(returned) or not live.issuperset(returned):
+    if not manifest.calls and not live.issuperset(returned):
         yield "it returns a result that was not requested"
-    for node in description["nodes"]:
+    for node in nodes:
         for out in node["outputs"]:
             if out[0] == "fresh" and out[1] in live and 0 not in out[3] and out[1] not in returned:
                 yield f"it does not return slot {out[1]}"
     for guard in manifest.guards:
         if len(guard) != 2 or not all(_is_number(side, symbols) for side in guard):
             yield f"{guard!r} is no guard"
-    nodes = len(description["nodes"])
-    if not all(type(node) is int and 0 <= node < nodes for node in (*manifest.counted, *manifest.overflowing)):
-        yield "it counts indices or overflows of a node that it does not have"
     if not all(type(number) is int for number in manifest.external_kernels.values()):
         yield "its kernels have no numbers"
+
+
+def _misfits_of_call(region: "Manifest", call: Call, end: int, description: Description) -> Iterator[str]:
+    """Of a call of a region that has the nodes before `end`."""
+    slots, symbols = description["slots"], description.get("symbols", {})
+    for spec in (*region.inputs, *region.outputs):
+        if not (isinstance(spec, SlotTensor) and isinstance(spec.dtype, torch.dtype)):
+            yield f"{spec!r} is no tensor"
+        if not 0 <= spec.slot < len(call.slots):
+            yield f"{spec!r} is no tensor of it"
+        if len(spec.sizes) != len(spec.strides):
+            yield f"{spec!r} has other strides than sizes"
+        numbers = (*spec.sizes, *spec.strides, spec.offset)
+        if not all(_is_number(number, symbols) for number in numbers):
+            yield f"{spec!r} is of unknown size"
+        nbytes = slots[call.slots[spec.slot]]["nbytes"]
+        if all(type(number) is int for number in (*numbers, nbytes)):
+            low, high = Geometry(spec.dtype, spec.sizes, spec.strides, spec.offset).span  # type: ignore[arg-type]
+            if not 0 <= low <= high <= nbytes:
+                yield f"{spec!r} lies outside of its {nbytes} bytes"
+    for index in (*region.variable, *(spec.index for spec in region.scalar_inputs)):
+        if not (0 <= index < len(call.scalars) and description["variable"][call.scalars[index]]):
+            yield f"number {index} is none that may vary"
+    if not all(isinstance(spec.dtype, torch.dtype) for spec in region.scalar_inputs):
+        yield "a number has no dtype"
+    results = [call.slots[spec.slot] for spec in region.outputs]
+    if len(set(results)) != len(results) or any(slots[slot]["kind"] != "fresh" for slot in results):
+        yield "it returns a result that was not requested"
+    counting = (*region.counted, *region.overflowing)
+    if not all(type(node) is int and 0 <= node < end - call.node for node in counting):
+        yield "it counts indices or overflows of a node that it does not have"
 
 
 def _is_number(number: object, symbols: Collection[str]) -> bool:
@@ -121,6 +160,8 @@ class Manifest:
     (OPENHPU_INT64). `files`: names and sha256 of all files of the recipe; recipe.so is the library.
     `nodes` counts operators of the description, `kernels` generated functions, `external_kernels` calls of PyTorch's
     kernels by name.
+    A recipe of `regions` has no code of its own: it makes the `calls`, in order. A region's library is
+    `library_of(region)`; its manifest is as that of a recipe of its own, but has no files.
     """
 
     key: str
@@ -139,6 +180,12 @@ class Manifest:
     isa: str
     threads: int
     files: Mapping[str, str]
+    regions: "tuple[Manifest, ...]" = ()
+    calls: tuple[Call, ...] = ()
+
+    def libraries(self) -> list[str]:
+        """The names of its libraries: one for each region, or its own."""
+        return [library_of(region) for region in range(max(1, len(self.regions)))]
 
     def to_json(self) -> str:
         return json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, default=_dtype_name, indent=1)
@@ -150,17 +197,25 @@ class Manifest:
             data = folders.parsed(text)
             if data.pop("format") != FORMAT:
                 raise ValueError("manifest of another format")
-            for name in ("inputs", "outputs"):
-                data[name] = tuple(_slot_tensor(entry) for entry in data[name])
-            data["scalar_inputs"] = tuple(
-                ScalarInput(int(entry["index"]), _dtype(entry["dtype"])) for entry in data["scalar_inputs"]
-            )
-            for name in ("variable", "mutated", "counted", "overflowing"):
-                data[name] = tuple(data[name])
-            data["guards"] = tuple(Guard(*guard) for guard in data["guards"])
-            return cls(**data)
+            return cls._of(data)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a manifest: {error!r}") from error
+
+    @classmethod
+    def _of(cls, data: dict[str, Any]) -> Self:
+        for name in ("inputs", "outputs"):
+            data[name] = tuple(_slot_tensor(entry) for entry in data[name])
+        data["scalar_inputs"] = tuple(
+            ScalarInput(int(entry["index"]), _dtype(entry["dtype"])) for entry in data["scalar_inputs"]
+        )
+        for name in ("variable", "mutated", "counted", "overflowing"):
+            data[name] = tuple(data[name])
+        data["guards"] = tuple(Guard(*guard) for guard in data["guards"])
+        data["regions"] = tuple(cls._of(region) for region in data["regions"])
+        data["calls"] = tuple(
+            Call(region, tuple(slots), tuple(scalars), node) for region, slots, scalars, node in data["calls"]
+        )
+        return cls(**data)
 
 
 def _dtype_name(value: Any) -> str:

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,13 +28,14 @@ from openhpu.compiler.client import disk_cache
 from openhpu.compiler.client.disk_cache import DiskCache
 from openhpu.compiler.client.forks import no_fork
 from openhpu.compiler.client.identity import recipe_key
-from openhpu.compiler.client.manifest import LIBRARY, Manifest, misfit
+from openhpu.compiler.client.manifest import Manifest, misfit
 from openhpu.compiler.program import sections
 from openhpu.observe.aside import report
 
 _STOP_S = 10.0  # how long `close` waits for a callback that is running
 _DIE_S = 5.0  # and for a killed process, which the system may hold
 _LONGEST_ANSWER = 2**28
+_LONGEST_PHASE = 100
 
 
 class _Request(NamedTuple):
@@ -91,6 +92,8 @@ class Service:
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
         self._ahead = False  # the process is to be started although nothing is asked yet
+        # Of each phase of the last compilation (compile_phases), for the callback that gets its recipe.
+        self.seconds: Mapping[str, float] = {}
         self._closed = False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -232,6 +235,7 @@ class Service:
                 raise _Nonsense("more than an answer")
             answer = self._answer(said, request.description)
         self._current = None
+        self.seconds = answer.seconds
         for note in answer.notes:
             self._warn(note)
         if answer.manifest is None or answer.folder is None:
@@ -277,13 +281,21 @@ class Service:
             raise _Failure(f"the compile process {self._end_process()}") from None
         except (BlockingIOError, TimeoutError):  # for a part of a message, or for an answer
             raise _Failure(
-                f"the compile process did not answer within {self._deadline:g} s, the limit that "
+                f"the compile process did not answer within {self._deadline:g} s{self._phase()}, the limit that "
                 "OPENHPU_COMPILE_DEADLINE sets, and was killed; the next graph starts another"
             ) from None
         except Exception as error:
             raise _Failure(
                 f"the compile process answered nonsense ({error}) and was killed; the next graph starts another"
             ) from error
+
+    def _phase(self) -> str:
+        """In which phase the process is, as a part of a sentence."""
+        assert self._work is not None
+        with contextlib.suppress(OSError):
+            if (path := self._work / server.PHASE).stat().st_size < _LONGEST_PHASE:
+                return f" (phase: {path.read_text(errors='replace')})"
+        return ""
 
     def _received(self, most: int) -> bytes:
         """The next message of the process, of at most so many bytes."""
@@ -302,12 +314,15 @@ class Service:
         answer = server.Answer(*pickle.loads(message))
         if not (isinstance(answer.notes, list) and all(isinstance(note, str) for note in answer.notes)):
             raise _Nonsense("its notes are no texts")
+        if not all(isinstance(name, str) and isinstance(took, float) for name, took in answer.seconds.items()):
+            raise _Nonsense("its phases have no times")
         if answer.manifest is None and answer.folder is None and isinstance(answer.error, str):
             return answer
         if not (isinstance(answer.manifest, Manifest) and isinstance(answer.folder, Path)):
             raise _Nonsense("neither a recipe nor an error")
-        if not (answer.folder / LIBRARY).is_file():
-            raise _Nonsense(f"{answer.folder} has no {LIBRARY}")
+        for library in answer.manifest.libraries():
+            if not (answer.folder / library).is_file():
+                raise _Nonsense(f"{answer.folder} has no {library}")
         if wrong := misfit(answer.manifest, description):
             raise _Nonsense(f"the recipe does not fit the graph: {wrong}")
         return answer

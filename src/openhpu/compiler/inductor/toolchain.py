@@ -30,6 +30,7 @@ import torch
 from openhpu import _machine, settings
 from openhpu.compiler.client.disk_cache import own_folder, temporary_folder
 from openhpu.compiler.client.identity import cxx, cxx_options, torch_build, vector_isa
+from openhpu.compiler.compile_phases import CPP, phases
 from openhpu.compiler.inductor import kernel_marks, products, user_kernels
 from openhpu.settings import folders
 
@@ -202,9 +203,10 @@ class Prepared:
         return made
 
     def _link(self, build: Any) -> None:
-        for built in self._objects:
-            built.result()
-        build()
+        with phases.phase(CPP):
+            for built in self._objects:
+                built.result()
+            build()
 
 
 def precompile_behind() -> bool:

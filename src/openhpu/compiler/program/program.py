@@ -104,6 +104,7 @@ class _Writer:
         self._hooks = hooks
         self._definitions = definitions
         self._names = {*_RESERVED, *description.get("symbols", ())}
+        self._counts: dict[str, int] = {}  # by wanted name: of the last one
         self._of_slot: dict[int, str] = {}
         # Number of the last node that touches a slot; live slots are never done.
         nodes = description["nodes"]
@@ -136,10 +137,11 @@ class _Writer:
 
     def _name(self, wanted: str) -> str:
         name = wanted
-        count = 0
+        count = self._counts.get(wanted, 0)
         while name in self._names:
             count += 1
             name = f"{wanted}_{count}"
+        self._counts[wanted] = count
         self._names.add(name)
         return name
 

@@ -22,6 +22,7 @@ from openhpu.compiler.client import disk_cache, service as services
 from openhpu.compiler.client.disk_cache import DiskCache
 from openhpu.compiler.client.manifest import LIBRARY, MANIFEST, SlotTensor, misfit
 from openhpu.compiler.client.service import Service
+from openhpu.compiler.program.regions import NODES, Call
 from tests.python.openhpu.compiler.client.test_disk_cache import manifest, write_recipe
 from tests.python.openhpu.compiler.client.test_service import PATIENCE_S, Watched, description
 
@@ -170,6 +171,11 @@ def test_a_thread_that_cannot_be_started_is_no_open_request(monkeypatch):
     service.close()
 
 
+def of_region(*call):
+    """The recipe for `description()` as one call of a region."""
+    return {"inputs": (), "outputs": (), "regions": (manifest(),), "calls": (Call(*call),)}
+
+
 MISFITS = {
     "another slot": {"inputs": (SlotTensor(2, torch.float32, (2, 3), (3, 1), 0),)},
     "a negative slot": {"inputs": (SlotTensor(-1, torch.float32, (2, 3), (3, 1), 0),)},
@@ -188,11 +194,22 @@ MISFITS = {
     "no guard": {"guards": (("n0", "2"),)},
     "no list": {"inputs": None},
     "no counts": {"external_kernels": {"mm": "two"}},
+    "calls without regions": {"calls": (Call(0, (0, 1), (), 0),)},
+    "no such region": of_region(1, (0, 1), (), 0),
+    "a region's other slot": of_region(0, (0, 2), (), 0),
+    "a slot twice": of_region(0, (1, 1), (), 0),
+    "too few slots": of_region(0, (0,), (), 0),
+    "a region's unknown number": of_region(0, (0, 1), (1,), 0),
+    "an input as a result": of_region(0, (1, 0), (), 0),
+    "a later node": of_region(0, (0, 1), (), 1),
+    "a call of nodes with another slot": of_region(NODES, (0, 2), (), 0),
+    "a region for other threads": of_region(0, (0, 1), (), 0) | {"regions": (manifest(threads=2),)},
 }
 
 
 def test_the_right_manifest_fits():
     assert misfit(manifest(), description()) is None
+    assert misfit(manifest(**of_region(0, (0, 1), (), 0)), description()) is None
     sized = description(
         slots=[{"kind": "input", "nbytes": "24*n0"}, {"kind": "fresh", "nbytes": "24*n0"}], symbols={"n0": {"hint": 2}}
     )
