@@ -323,7 +323,7 @@ void CallRunner::run(
 bool CallRunner::run_user(
     const ShapeEntry& entry, const OperandMemory* operands, const uint64_t* numbers, const OutputMemory* outputs) {
   const size_t count = entry.storages.size();
-  if (watches_e4m3() || narrow_int64() ||
+  if (watches(Difference::E4m3Range) || narrow_int64() ||
       std::any_of(outputs, outputs + count, [](const auto& o) { return o.allocated; }))
     return false;
   apply_threads(std::min(threads_for(entry.call->largest), most_threads_));
