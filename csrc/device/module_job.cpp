@@ -32,8 +32,8 @@ std::map<int, JobFile::Place> parsed(const std::string& text) {
 Choosing::Choosing(const std::string& folder) : file_(folder + "/choosing.lock") {
   if (!wait_until([this] { return file_.try_exclusive(); }, kChoosingTimeoutS)) {
     std::ostringstream text;
-    text << "HPU module lock: " << file_.path() << " was not free within " << kChoosingTimeoutS << " s: "
-         << describe_holder(file_.path()) << ". End that process, or let it go on.";
+    text << "HPU module lock: " << file_.path() << " was not free within " << kChoosingTimeoutS
+         << " s: " << describe_holder(file_.path()) << ". End that process, or let it go on.";
     throw std::runtime_error(text.str());
   }
   file_.write_owner();

@@ -99,9 +99,8 @@ void bind_device(py::module& m) {
         set_visible_indices(visible);
       },
       py::kw_only(), py::arg("modules"), py::arg("floating"), py::arg("machine"), py::arg("job"), py::arg("job_rank"),
-      py::arg("job_size"), py::arg("visible"), py::arg("module_wait_s"),
-      py::arg("memory_bytes"), py::arg("protect_memory"), py::arg("lock_modules"), py::arg("spin_us"),
-      py::arg("processes"));
+      py::arg("job_size"), py::arg("visible"), py::arg("module_wait_s"), py::arg("memory_bytes"),
+      py::arg("protect_memory"), py::arg("lock_modules"), py::arg("spin_us"), py::arg("processes"));
   m.def("registration_is_late", [] { return !at::detail::getHPUHooks().hasHPU(); });
   m.def("become_accelerator", &become_accelerator);
   m.def("leave_accelerator", &leave_accelerator);

@@ -59,7 +59,9 @@ TEST(ModuleJob, AProcessThatChoseNothingLeavesWhatAJobHasPutAside) {
 
 TEST(ModuleJob, WhenAJobIsOverNothingIsPutAside) {
   Machine machine;
-  { EXPECT_EQ(machine.rank("a", 1, 8).module(), 1); }
+  {
+    EXPECT_EQ(machine.rank("a", 1, 8).module(), 1);
+  }
   Child killed([&](Child& parent) {
     const ModuleLock lock = machine.rank("b", 0, 8);
     parent.meet();
@@ -86,7 +88,9 @@ TEST(ModuleJob, ARankThatHasEndedLeavesItsModuleAndMayComeAgain) {
   auto first = std::make_unique<ModuleLock>(kMachine, 0, machine.folder.path(), ModuleJob{"a", 0, 2});
   const ModuleLock second = machine.rank("a", 1, 2);
   first.reset();
-  { EXPECT_EQ(machine.any().module(), 0); }
+  {
+    EXPECT_EQ(machine.any().module(), 0);
+  }
   EXPECT_EQ(machine.rank("a", 0, 2).module(), 0);
 }
 
