@@ -1,12 +1,12 @@
 """Processes that Lightning starts itself, and what scripts ask of strategies."""
 
+import importlib
 import importlib.util
 
 
 def test_two_devices_of_a_script(script, tmp_path):
     printed = script("""
-        import importlib.util
-import os
+        import os
         import sys
         import torch
         from lightning.pytorch import Trainer

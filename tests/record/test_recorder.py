@@ -65,7 +65,8 @@ def test_operators_have_forms_numbers_lines_and_their_pass(training):
     norm = by_name["aten.native_layer_norm.default"]
     assert norm["results"][0]["shape"] == [6, 8] and norm["results"][0]["dtype"] == "float32"
     assert norm["results"][0]["numbers"]["rms"] == pytest.approx(1.0, abs=0.01)
-    assert norm["line"].startswith("test_recorder.py:") and not norm["backward"]
+    assert "test_recorder.py:" in norm["line"]  # below the folder of the script
+    assert not norm["backward"]
     assert by_name["aten.native_layer_norm_backward.default"]["backward"]
     assert forms[norm["call"]]["schema"].startswith("aten::native_layer_norm(Tensor input")
     assert all(len(result["hash"]) == 16 for result in norm["results"])

@@ -5,13 +5,23 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
+from openhpu.settings import tables
 from openhpu_tpc import intrinsics
 
 GENERATIONS = {"gaudi": 1, "gaudi2": 2, "gaudi3": 3}
 _FILE = Path(__file__).parent / "data" / "declared.txt"
+ERRORS = _FILE.with_name("errors.tsv")
 _THERE = "there, without a test of its own"
 _BRACES = re.compile(r"\{([^}]*)\}")
+
+
+class Error(NamedTuple):
+    """A row of ERRORS. `error`: the largest one, in units of the last place."""
+
+    name: str
+    error: str
 
 
 def _expanded(pattern: str, sets: dict[str, str]) -> Iterator[str]:
@@ -66,8 +76,7 @@ def state(name: str) -> str:
 @cache
 def errors() -> dict[str, str]:
     """The largest error of each special function of float32, in units of the last place (`data/errors.tsv`)."""
-    lines = (_FILE.parent / "errors.tsv").read_text().splitlines()
-    return dict(line.split("\t") for line in lines if line and not line.startswith("#"))
+    return dict(tables.read(ERRORS, Error, unique="name"))
 
 
 def page() -> str:

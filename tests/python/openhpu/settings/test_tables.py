@@ -22,7 +22,7 @@ from openhpu.observe.insight import advice
 from openhpu.observe.smi import query
 from openhpu.settings import tables, variables
 from openhpu_port import table as port
-from openhpu_tpc import intrinsics
+from openhpu_tpc import declared, intrinsics
 from tests.python.openhpu import private_names
 
 SRC = ROOT / "src" / "openhpu"
@@ -41,6 +41,7 @@ TABLES = {
     SRC / "integration/data/gaudi-operator-support.csv": fallback.Supported,
     port.TABLE: port.Row,
     intrinsics.TABLE: intrinsics.Row,
+    declared.ERRORS: declared.Error,
     private_names.TABLE: private_names.Line,
     install.SHARED: install.Shared,
     models.TABLE: models.Row,
