@@ -148,7 +148,9 @@ ProcessGroupHCCL::ProcessGroupHCCL(c10::intrusive_ptr<c10d::Backend> transport, 
 
 std::string ProcessGroupHCCL::described() const {
   const auto& name = getGroupDesc().empty() || getGroupDesc() == "undefined" ? getGroupUid() : getGroupDesc();
-  return c10::str("rank ", getRank(), " of ", getSize(), " (group ", name.empty() ? "default" : name, ")");
+  // Without a stream, which c10::str uses: each collective asks.
+  return "rank " + std::to_string(getRank()) + " of " + std::to_string(getSize()) + " (group " +
+         (name.empty() ? "default" : name) + ")";
 }
 
 std::pair<int, int> ProcessGroupHCCL::ranks_in_world() const {

@@ -5,7 +5,7 @@
 // Kernels of the vendor's library that public documents name, as PyTorch operators on the host.
 namespace openhpu {
 
-// A family of guids: "relu" is the family of relu_f32, relu_fwd_f32, relu_bf16 ... docs/vendor-kernels.md has the table.
+// A family of guids: "relu" is the family of relu_f32, relu_fwd_f32, relu_bf16 ... docs/vendor-kernels.md has them all.
 struct VendorFamily {
   std::string name;
   std::string dtypes;    // "f32 bf16", as guids end; of "cast", each of them to each other one
