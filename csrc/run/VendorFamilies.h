@@ -66,8 +66,8 @@ struct Call {
   }
 };
 
-// Which operands have another dtype than the guid names. IndexIn: the inputs behind the first one are of int32 or int64.
-// IndexOut: the last output is. Result: all inputs are. Mask: the output is of bool, int8 or uint8.
+// Which operands have another dtype than the guid names. IndexIn: the inputs behind the first one are of int32 or
+// int64. IndexOut: the last output is. Result: all inputs are. Mask: the output is of bool, int8 or uint8.
 enum class Operands { Same, IndexIn, IndexOut, Mask, Result };
 // Sizes of the structs that its params may be.
 struct Params {

@@ -1,6 +1,6 @@
-// Params of the kernels of the vendor's library, as users' operators fill them. Names, members and their order are those
-// of the header of the same name in SynapseAI Core, a public repository. docs/vendor-kernels.md lists the guids that
-// have a kernel here. The last part has params of other guids, for operators that bring their kernel.
+// Params of the kernels of the vendor's library, as users' operators fill them. Names, members and their order are
+// those of the header of the same name in SynapseAI Core, a public repository. docs/vendor-kernels.md lists the guids
+// that have a kernel here. The last part has params of other guids, for operators that bring their kernel.
 //
 // The vendor counts dimensions from the fastest one on: `dim`, `axis` and `reductionDimension` 0 are PyTorch's last
 // dimension.
