@@ -152,6 +152,12 @@ def test_bools_are_copied_byte_by_byte(layout, pinned, non_blocking):
     byte_for_byte(new, expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.int64], ids=str)
+def test_bools_of_other_bytes_are_converted_as_on_the_cpu(dtype):
+    bools = BYTES.view(torch.bool)
+    assert torch.equal(bools.to("hpu").to(dtype).cpu(), bools.to(dtype))
+
+
 def test_a_graph_copies_bools_byte_by_byte():
     host = BYTES.view(torch.bool)
     there = BYTES.flip(0).contiguous().to("hpu").view(torch.bool)
