@@ -77,5 +77,5 @@ def test_errors_are_not_larger_than_the_page_says():
 
 if __name__ == "__main__":
     lines = [f"{name}\t{math.ceil(error * 10) / 10:.1f}\n" for name, error in measured().items()]
-    head = "# Special functions of float32: the largest error in units of the last place (tests/tpc/test_special.py)\nname\terror\n"
-    declared.ERRORS.write_text(head + "".join(lines))
+    comment = "# Special functions of float32: the largest error in units of the last place (tests/tpc/test_special.py)"
+    declared.ERRORS.write_text(f"{comment}\nname\terror\n" + "".join(lines))
