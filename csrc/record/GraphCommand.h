@@ -18,7 +18,8 @@ class GraphCommand final : public device::Command {
   // How many there are in this process.
   static uint64_t total() noexcept { return Commands::total(); }
 
-  Graph graph;  // recorded, when it runs node by node; of a recipe with users' kernels the nodes
+  // The recorded one, when it runs node by node or its recipe is divided. Of a recipe with users' kernels: its nodes.
+  Graph graph;
   std::shared_ptr<const CapturedProgram> program;  // captured
   std::shared_ptr<Recipe> recipe;                  // when it runs as a recipe
   std::vector<SlotMemory> slots;                   // empty: the captured program's

@@ -77,7 +77,7 @@ def test_an_access_that_faults_names_operator_operand_and_line(script):
     result = script(code, fails=True)
     (said,) = [line for line in result.err.splitlines() if line.startswith("openhpu: ")]
     assert "openhpu_test::faults: its kernel for the guid 'test_faults' accessed memory at 0x" in said
-    assert "the nearest operand is output 0 (" in said or "the nearest operand is input 0 (" in said  # as they lie
+    assert "the nearest operand is output 0 (" in said or "the nearest operand is input 0 (" in said  # the lower one
     assert " bytes before it)" in said
     assert ", line " in said
 

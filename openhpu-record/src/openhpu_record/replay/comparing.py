@@ -25,7 +25,7 @@ class Verdict(NamedTuple):
     outcome: str
     how: str = ""
     largest: float = 0.0
-    kind: str = ""  # of differences.tsv, or a new one
+    kind: str = ""  # of differences.toml, or a new one
 
 
 def verdict(call: dict[str, Any], there: Outcome, here: Outcome) -> Verdict:

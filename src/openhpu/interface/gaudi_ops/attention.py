@@ -281,7 +281,10 @@ def backward(call: Attention, grad: Tensor, P: Tensor, dm: Tensor | None) -> tup
     return gradients(call, grad, probabilities, keep)
 
 
-def _forward_call(a: operators.SdpaFwd | operators.SdpaRecompFwd) -> Attention:
+def forward_call(
+    a: operators.SdpaFwd | operators.SdpaRecompFwd | operators.Fp8SdpaFwd | operators.Fp8SdpaRecompFwd,
+) -> Attention:
+    """The call of a forward operator, without what only fp8 operands have."""
     return Attention(
         operator=a.operator,
         q=a.q,
@@ -307,12 +310,12 @@ def sdpa_fwd(a: operators.SdpaFwd) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     not fit.
     Source: the operator's schema; the formula is that of torch.nn.functional.scaled_dot_product_attention.
     """
-    return forward(_forward_call(a), wants_maximum=False)
+    return forward(forward_call(a), wants_maximum=False)
 
 
 def sdpa_recomp_fwd(a: operators.SdpaRecompFwd) -> tuple[Tensor, ...]:
     """`sdpa_fwd`'s first result; of each row of scores its maximum and 1 / the sum of exponentials; the seed."""
-    return recomputable(_forward_call(a), wants_maximum=False, wants_result_maximum=False)
+    return recomputable(forward_call(a), wants_maximum=False, wants_result_maximum=False)
 
 
 def sdpa_bwd(a: operators.SdpaBwd) -> tuple[Tensor, ...]:

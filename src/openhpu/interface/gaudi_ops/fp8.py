@@ -218,51 +218,27 @@ def fp8_gemm_v2(a: operators.Fp8GemmV2) -> Tensor:
     bfloat16 the product, and that of the scales, are rounded to it before they are multiplied, as on a Gaudi. Raises
     RuntimeError for shapes that do not fit. Source: the operator's schema.
     """
-    return _gemm(
-        A=a.A,
-        trans_A=a.trans_A,
-        B=a.B,
-        trans_B=a.trans_B,
-        D=a.D,
-        accumulate=a.accumulate,
-        A_scale=a.A_scale_inv,
-        B_scale=a.B_scale_inv,
-        B_scale_shape=a.B_scale_shape,
-        bias=a.bias,
-        dtype=a.out_dtype,
-    )
+    return _gemm(a, a.B_scale_shape)
 
 
-def _gemm(
-    *,
-    A: Tensor,
-    trans_A: bool,
-    B: Tensor,
-    trans_B: bool,
-    D: Tensor | None,
-    accumulate: bool,
-    A_scale: Scale,
-    B_scale: Scale,
-    B_scale_shape: Shape,
-    bias: Tensor | None,
-    dtype: torch.dtype,
-) -> Tensor:
+def _gemm(a: operators.Fp8Gemm | operators.Fp8GemmV2, B_scale_shape: Shape) -> Tensor:
     """`fp8_gemm_v2`, whose name errors have."""
+    A, B, D, bias, dtype = a.A, a.B, a.D, a.bias, a.out_dtype
     name = "fp8_gemm_v2"
     for argument, tensor in (("A", A), ("B", B)):
         check(tensor.dim() >= 1, name, argument, tensor, "one dimension or more")
         check(tensor.is_floating_point(), name, argument, tensor, "a floating-point tensor, usually of fp8")
     check(dtype.is_floating_point, name, "out_dtype", dtype, "a floating-point dtype")
-    left = A.transpose(-1, -2) if trans_A and A.dim() > 1 else torch.atleast_2d(A)
-    right = B.transpose(-1, -2) if trans_B and B.dim() > 1 else B
+    left = A.transpose(-1, -2) if a.trans_A and A.dim() > 1 else torch.atleast_2d(A)
+    right = B.transpose(-1, -2) if a.trans_B and B.dim() > 1 else B
     right = right.unsqueeze(-1) if B.dim() == 1 else right
     check(left.shape[-1] == right.shape[-2], name, "B", B, f"{left.shape[-1]} rows (after trans_B), A's columns")
     batches = (left.shape[:-2], right.shape[:-2])
     fit = all(m == n or 1 in (m, n) for m, n in zip(batches[0][::-1], batches[1][::-1], strict=False))
     check(fit, name, "B", B, f"dimensions before the last two that broadcast with A's, {list(batches[0])}")
     out = torch.matmul(widened(left), widened(right).to(widened(left).dtype))
-    factor = _result_scale(out, A_scale, None, True, name, "A_scale_inv")
-    columns = _result_scale(out, B_scale, B_scale_shape, False, name, "B_scale_inv")
+    factor = _result_scale(out, a.A_scale_inv, None, True, name, "A_scale_inv")
+    columns = _result_scale(out, a.B_scale_inv, B_scale_shape, False, name, "B_scale_inv")
     if columns is not None:
         factor = columns if factor is None else factor * columns
     if factor is not None and dtype is torch.bfloat16:
@@ -276,7 +252,7 @@ def _gemm(
         fits = is_expandable_to(bias.shape, out.shape)
         check(fits, name, "bias", bias, f"a tensor that broadcasts to {list(out.shape)}")
         out = out + bias
-    if accumulate:
+    if a.accumulate:
         fits = D is not None and D.shape == out.shape
         check(fits, name, "D", D, f"a tensor of shape {list(out.shape)} to accumulate")
         assert D is not None
@@ -303,19 +279,7 @@ def _result_scale(
 
 def fp8_gemm(a: operators.Fp8Gemm) -> Tensor:
     """`fp8_gemm_v2` into `out`, which has the result's shape and dtype."""
-    result = _gemm(
-        A=a.A,
-        trans_A=a.trans_A,
-        B=a.B,
-        trans_B=a.trans_B,
-        D=a.D,
-        accumulate=a.accumulate,
-        A_scale=a.A_scale_inv,
-        B_scale=a.B_scale_inv,
-        B_scale_shape=None,
-        bias=a.bias,
-        dtype=a.out_dtype,
-    )
+    result = _gemm(a, None)
     expect(a, "out", a.out.shape == result.shape, f"a tensor of shape {list(result.shape)}")
     expect(a, "out", a.out.dtype is a.out_dtype, f"a tensor of out_dtype, {a.out_dtype}")
     return a.out.copy_(result)

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from openhpu.interface.gaudi_ops import attention, operators
-from openhpu.interface.gaudi_ops.attention import Attention, Scales, Window, dropout_of
+from openhpu.interface.gaudi_ops.attention import Attention, Scales, Window
 from openhpu.interface.gaudi_ops.errors import check, expect
 
 
@@ -14,23 +14,7 @@ def _scales_of(a: operators.Fp8SdpaFwd | operators.Fp8SdpaRecompFwd) -> Scales:
 def _forward_call(
     a: operators.Fp8SdpaFwd | operators.Fp8SdpaRecompFwd, window: Window | None = None, sinks: Tensor | None = None
 ) -> Attention:
-    return Attention(
-        operator=a.operator,
-        q=a.q,
-        k=a.k,
-        v=a.v,
-        attention_mask=a.attention_mask,
-        p=dropout_of(a.operator, a.p),
-        scale=a.scale,
-        is_causal=a.is_causal,
-        softmax_mode=a.softmax_mode,
-        valid_seq_len=a.valid_seq_len,
-        seq_padding_type=a.seq_padding_type,
-        window=window,
-        sinks=sinks,
-        seed=a.seed,
-        scales=_scales_of(a),
-    )
+    return attention.forward_call(a)._replace(window=window, sinks=sinks, scales=_scales_of(a))
 
 
 def fp8_sdpa_fwd(a: operators.Fp8SdpaFwd) -> tuple[Tensor, Tensor, Tensor, Tensor]:

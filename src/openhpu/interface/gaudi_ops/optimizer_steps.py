@@ -17,81 +17,45 @@ def optimizer_adamw(a: operators.OptimizerAdamw) -> None:
     both are written. Raises RuntimeError for lists that differ in length. Source: the operator's schema; I. Loshchilov
     and F. Hutter, 2019.
     """
-    _adamw(
-        a.operator,
-        gradients=a.gradient_vec,
-        weights=a.weight_vec,
-        first=a.exp_avg_vec,
-        second=a.exp_avg_sq_vec,
-        first_scales=a.exp_avg_scales,
-        second_scales=a.exp_avg_sq_scales,
-        step=a.neg_step_t,
-        betas=(a.beta1, a.beta2),
-        epsilon=a.epsilon,
-        decay=a.weight_decay.reshape(()) if a.has_weight_decay else None,
-    )
+    _adamw(a, a.weight_decay.reshape(()) if a.has_weight_decay else None)
 
 
 def optimizer_adamw_lazy(a: operators.OptimizerAdamwLazy) -> None:
     """`optimizer_adamw` as Gaudi's lazy mode spells it: the factor of weights is a number, 1 for none."""
-    _adamw(
-        a.operator,
-        gradients=a.gradient_vec,
-        weights=a.weight_vec,
-        first=a.exp_avg_vec,
-        second=a.exp_avg_sq_vec,
-        first_scales=a.exp_avg_scales,
-        second_scales=a.exp_avg_sq_scales,
-        step=a.neg_step_t,
-        betas=(a.beta1, a.beta2),
-        epsilon=a.epsilon,
-        decay=_number(a.weight_decay, a.neg_step_t) if a.weight_decay != 1.0 else None,
-    )
+    _adamw(a, _number(a.weight_decay, a.neg_step_t) if a.weight_decay != 1.0 else None)
 
 
 def _number(value: float, like: Tensor) -> Tensor:
     return torch.full((), value, dtype=torch.float32, device=like.device)
 
 
-def _adamw(
-    operator: str,
-    *,
-    gradients: list[Tensor],
-    weights: list[Tensor],
-    first: list[Tensor],
-    second: list[Tensor],
-    first_scales: list[Tensor] | None,
-    second_scales: list[Tensor] | None,
-    step: Tensor,
-    betas: tuple[float, float],
-    epsilon: float,
-    decay: Tensor | None,
-) -> None:
-    """`optimizer_adamw`, whose arguments errors name. `decay`: the factor of the weights, 0-dim; None: 1."""
-    scales = {"exp_avg_scales": first_scales, "exp_avg_sq_scales": second_scales}
+def _adamw(a: operators.OptimizerAdamw | operators.OptimizerAdamwLazy, decay: Tensor | None) -> None:
+    """`optimizer_adamw`. `decay`: the factor of the weights, 0-dim; None: 1."""
+    gradients, weights, first, second = a.gradient_vec, a.weight_vec, a.exp_avg_vec, a.exp_avg_sq_vec
+    scales = {"exp_avg_scales": a.exp_avg_scales, "exp_avg_sq_scales": a.exp_avg_sq_scales}
     given = {name: each for name, each in scales.items() if each is not None}
     check_same_length(
-        operator, gradient_vec=gradients, weight_vec=weights, exp_avg_vec=first, exp_avg_sq_vec=second, **given
+        a.operator, gradient_vec=gradients, weight_vec=weights, exp_avg_vec=first, exp_avg_sq_vec=second, **given
     )
-    check(step.numel() == 1, operator, "neg_step_t", step, "one number")
+    expect(a, "neg_step_t", a.neg_step_t.numel() == 1, "one number")
     if not gradients:
         return
     grads = [grad.to(_computing(weight)) for grad, weight in zip(gradients, weights, strict=True)]
-    average = _load(first, weights, first_scales)
-    square = _load(second, weights, second_scales)
-    torch._foreach_lerp_(average, grads, 1 - betas[0])
-    torch._foreach_mul_(square, betas[1])
-    torch._foreach_addcmul_(square, grads, grads, 1 - betas[1])
+    average = _load(first, weights, a.exp_avg_scales)
+    square = _load(second, weights, a.exp_avg_sq_scales)
+    torch._foreach_lerp_(average, grads, 1 - a.beta1)
+    torch._foreach_mul_(square, a.beta2)
+    torch._foreach_addcmul_(square, grads, grads, 1 - a.beta2)
     denominator = torch._foreach_sqrt(square)
-    torch._foreach_add_(denominator, epsilon)
-    torch._foreach_div_(denominator, step.reshape(()))
+    torch._foreach_add_(denominator, a.epsilon)
+    torch._foreach_div_(denominator, a.neg_step_t.reshape(()))
     new = [weight.to(_computing(weight)) for weight in weights]
     if decay is not None:
         torch._foreach_mul_(new, decay)
     torch._foreach_addcdiv_(new, average, denominator)
     _store(weights, new, None)
-    _store(first, average, first_scales)
-    _store(second, square, second_scales)
+    _store(first, average, a.exp_avg_scales)
+    _store(second, square, a.exp_avg_sq_scales)
 
 
 def _computing(weight: Tensor) -> torch.dtype:
