@@ -5,9 +5,9 @@ tests run in one process and in one order. As many suites run side by side as th
 that takes too long, or ends its process, fails, and the others go on in a new process (pytest-xdist). All of it has a
 budget of 75 minutes, which BUDGET=minutes changes (commands/budget.py). Everything else is passed on to each pytest.
 
-Where all suites run, some files run in turns, a part for each commit: `--turns` lists them with their periods, and runs
-nothing. With `--only` they run each time. The suite "rotating" is one part of the long suites, also chosen by the
-commit (tests/rotating/shards.py); `--shard NAME` chooses another one.
+Where all suites run, some files run in turns (tests/rotating/shards.py): `--turns` lists them with their periods, and
+runs nothing. With `--only` they run each time. The suite "rotating" is one part of the long suites, also chosen by the
+turn; `--shard NAME` chooses another one.
 
 At the end the slowest tests are printed, and what failed. The last line is the total, `N passed, N failed, N skipped`;
 an error outside a test counts as failed. Exit code 0 means that something ran and nothing failed.
@@ -77,14 +77,14 @@ def slowest(ran: dict[str, Ran]) -> list[str]:
 
 
 def rotating(name: str | None) -> tuple[Suite, list[str]]:
-    """The part of the long suites of that name, or of this commit, with pytest's arguments; says which."""
-    commit = shards.commit()
-    chosen = shards.of(commit)
+    """The part of the long suites of that name, or of this turn, with pytest's arguments; says which."""
+    turn = shards.turn()
+    chosen = shards.of(turn)
     if name:
         (chosen,) = [shard for shard in shards.SHARDS if shard.name == name]
-    where = f"of {len(shards.SHARDS)}; commit {commit[:12]}" if not name else "as asked for"
+    where = f"of {len(shards.SHARDS)}; turn {turn}" if not name else "as asked for"
     print(f"rotating shard: {chosen.name} ({where})", flush=True)
-    return SUITES["rotating"]._replace(environment=chosen.environment), [*shards.arguments(chosen, commit)]
+    return SUITES["rotating"]._replace(environment=chosen.environment), [*shards.arguments(chosen, turn)]
 
 
 def run_suite(name: str, suite: Suite, arguments: list[str], budget: Budget, ran: Ran) -> None:
@@ -170,14 +170,14 @@ while toolchain.precompile_behind():
 
 
 def list_turns() -> None:
-    """Print what does not run at each commit: whether this one has it, its period in commits, suite, file or part."""
-    commit = shards.commit()
+    """Print what does not run in each turn: whether this one has it, its period in turns, suite, file or part."""
+    turn = shards.turn()
     for name, suite in SUITES.items():
-        now = suite.paths(commit)
+        now = suite.paths(turn)
         for path in suite.in_turns():
             print(f"{'now' if path in now else '':3s} 1 of {suite.period:<3d} {name}: {path}")
     for shard in shards.SHARDS:
-        print(f"{'now' if shard == shards.of(commit) else '':3s} 1 of {len(shards.SHARDS):<3d} rotating: {shard.name}")
+        print(f"{'now' if shard == shards.of(turn) else '':3s} 1 of {len(shards.SHARDS):<3d} rotating: {shard.name}")
 
 
 def main(arguments: list[str]) -> int:
@@ -229,7 +229,7 @@ def run(only: list[str] | None, shard: str | None, passed_on: list[str], budget:
 
     def run_one(name: str) -> None:
         suite = SUITES[name]
-        paths = suite.paths(None if only else shards.commit())
+        paths = suite.paths(None if only else shards.turn())
         if name == "rotating":
             suite, paths = rotating(shard)
         while suite.compiles and headers.is_alive():

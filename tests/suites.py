@@ -26,7 +26,7 @@ LIGHTNING_NEXT = beside("lightning-next", "deepspeed-0.16", "deepspeed", "transf
 class Suite(NamedTuple):
     """Test files by patterns, the environment of their process, and turns.
 
-    Each commit runs one of `period` parts of the files that match `turns` and not `always`.
+    Each turn runs one of `period` parts of the files that match `turns` and not `always`.
     """
 
     files: tuple[str, ...]
@@ -45,13 +45,14 @@ class Suite(NamedTuple):
         return [name for name in names if not _match(name, self.without)]
 
     def in_turns(self) -> list[str]:
-        """Those that do not run at each commit."""
+        """Those that do not run in each turn."""
         return [name for name in self.all_paths() if _match(name, self.turns) and not _match(name, self.always)]
 
-    def paths(self, commit: str | None) -> list[str]:
-        """Those that run at a commit; None: all."""
-        turns = self.in_turns() if commit else []
-        left_out = {path for k, path in enumerate(turns) if k % self.period != int(commit or "0", 16) % self.period}
+    def paths(self, turn: int | None) -> list[str]:
+        """Those that run in a turn; None: all."""
+        left_out = set()
+        if turn is not None:
+            left_out = {path for k, path in enumerate(self.in_turns()) if k % self.period != turn % self.period}
         return [name for name in self.all_paths() if name not in left_out]
 
 
@@ -219,7 +220,7 @@ SUITES = {
         ("tests/record/**/test_*.py",),
         {"PYTHONPATH": os.pathsep.join([str(ROOT / "openhpu-record" / "src"), DEEPSPEED["PYTHONPATH"]])},
     ),
-    # A part of the long suites, another one for each commit.
+    # A part of the long suites, another one for each turn.
     "rotating": Suite(("tests/rotating/test_*.py",), compiles=True, seconds=1000),
     "distributed-lazy": Suite(("tests/distributed/**/test_*.py",), LAZY, period=6, turns=RANKS),
     # Under FUZZ=nightly, which is `make fuzz`, one test draws all programs.

@@ -4,7 +4,7 @@ The cases are those of the installed torch's own databases (op_db, module_db, op
 line is `N passed, N failed, N skipped`; the exit status is 0 only if nothing failed. Mode lazy records every operator
 and runs it node by node, and takes samples of every operator through compiled recipes (the family recipe). Mode compile
 takes samples through torch.compile, forward and backward. Mode gaudi walks Gaudi's own table of operators and dtypes,
-eagerly, recorded, in recipes and through torch.compile; its part ci is a fortieth, chosen by the commit.
+eagerly, recorded, in recipes and through torch.compile; its part ci is a fortieth, chosen by the turn.
 
 What is done is kept in build/conformance: a run that was ended goes on from there with the same build; one that came to
 its end begins anew.
@@ -24,7 +24,7 @@ from tests.conformance import batches, compiled, expectations, floors, gaudi, ga
 from tests.conformance.database import FAMILIES, Case, cases
 from tests.conformance.planted import PLANTS
 from tests.conformance.pool import Result
-from tests.rotating.shards import commit
+from tests.rotating.shards import turn
 
 MINUTES = 60.0
 MODES = ("eager", "lazy", "compile", "gaudi")
@@ -37,7 +37,7 @@ BATCHED = {
 }
 # The families of Gaudi's table that are walked cell by cell, in the mode of their name.
 WALKED = ("gaudi_eager", "gaudi_lazy")
-# The part for every change: float32 of everything, and of the other dtypes one part of so many, chosen by the commit.
+# The part for every change: float32 of everything, and of the other dtypes one part of so many, chosen by the turn.
 CI_PARTS = 5
 
 
@@ -46,7 +46,7 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.run", description=__doc__)
     parser.add_argument("--mode", choices=MODES, required=True)
     parser.add_argument(
-        "--part", choices=("ci", "all"), default="all", help="ci: few samples of a part that the commit chooses"
+        "--part", choices=("ci", "all"), default="all", help="ci: few samples of a part that the turn chooses"
     )
     parser.add_argument("--family", choices=families, action="append", help="only this family (may be repeated)")
     parser.add_argument("-k", metavar="TEXT", default="", help="only cases whose name contains TEXT")
@@ -94,7 +94,7 @@ def chosen(options: argparse.Namespace) -> list[str]:
     if options.part == "ci" and options.mode == "gaudi":
         found = gaudi.fortieth(found)
     elif options.part == "ci":
-        found = [c for c in found if c.dtype == "float32" or in_part(c, int(commit(), 16))]
+        found = [c for c in found if c.dtype == "float32" or in_part(c, turn())]
     if options.shard:
         number, parts = options.shard
         found = [c for c in found if int(c.share() * parts) == number - 1]

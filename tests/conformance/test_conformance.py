@@ -1,5 +1,5 @@
 """The part of the conformance suite that every change runs: float32 of everything, and a fifth of the rest, which the
-commit chooses."""
+turn chooses."""
 
 import sys
 

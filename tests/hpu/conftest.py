@@ -45,8 +45,9 @@ if not COMPILING or LAZY:
 
 @pytest.fixture(autouse=True)
 def clean_device():
-    """Each test starts with an idle device without a pending error and the same random numbers, and must leave it
-    idle."""
+    """Each test starts with an open, idle device without a pending error and the same random numbers, and must leave it
+    idle. A device that a test opens itself would take its settings from the environment then."""
+    torch.hpu.init()
     torch.manual_seed(0)
     torch.hpu.synchronize()
     yield

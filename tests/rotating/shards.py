@@ -1,7 +1,7 @@
 """The long suites in parts of about five minutes on two idle cores, of which each run of all tests takes one.
 
-Which one, the commit says: its hash modulo their number. So each commit is always tested alike, and some commits later
-everything was.
+Which one, the turn says: the number of commits in the history, divided by COMMITS_A_TURN. So each commit is always
+tested alike, the last commit of a piece of work is tested as those before it, and some turns later everything was.
 """
 
 import os
@@ -21,12 +21,13 @@ CONFORMANCE = {"eager": 8, "lazy": 12, "compile": 12}
 LIMIT_S = 900
 MINUTES = 4.0  # after which a part of the conformance suite begins no case
 FUZZ_PARTS = 4
+COMMITS_A_TURN = 128
 # Benchmarks that take more than some seconds with --quick: a part each. The others are one part together.
 LONG_BENCHMARKS = ("recording", "lazy", "compile", "graphs", "machines", "distributed", "products")
 
 
 class Shard(NamedTuple):
-    """One part; `arguments` are pytest's, `fuzzed`: whether its random programs are new ones, drawn from the commit."""
+    """One part; `arguments` are pytest's, `fuzzed`: whether its random programs are new ones, drawn from the turn."""
 
     name: str
     arguments: tuple[str, ...]
@@ -79,17 +80,18 @@ def environment_of(folder: Path, **variables: str) -> dict[str, str]:
     return environment | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
-def commit() -> str:
-    """The hash of the commit that is checked out; zeros where there is no repository."""
-    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip() if done.returncode == 0 else "0" * 40
+def turn() -> int:
+    """The turn of the commit that is checked out; 0 where there is no repository."""
+    counted = ["git", "rev-list", "--count", "HEAD"]
+    done = subprocess.run(counted, cwd=ROOT, capture_output=True, text=True, check=False)
+    return int(done.stdout) // COMMITS_A_TURN if done.returncode == 0 else 0
 
 
-def of(commit: str) -> Shard:
-    """The part that belongs to a commit."""
-    return SHARDS[int(commit, 16) % len(SHARDS)]
+def of(turn: int) -> Shard:
+    """The part that belongs to a turn."""
+    return SHARDS[turn % len(SHARDS)]
 
 
-def arguments(shard: Shard, commit: str) -> Sequence[str]:
+def arguments(shard: Shard, turn: int) -> Sequence[str]:
     """What pytest is given."""
-    return (*shard.arguments, f"--hypothesis-seed={int(commit[:8], 16)}") if shard.fuzzed else shard.arguments
+    return (*shard.arguments, f"--hypothesis-seed={turn}") if shard.fuzzed else shard.arguments

@@ -16,6 +16,12 @@ from pathlib import Path
 def names(folder):
     return sorted(str(path) for path in Path(folder).rglob("*"))
 
+def shared():
+    "Files of this process's number. A killed process with the same number may have left some."
+    return [str(path) for path in Path("/dev/shm").glob(f"*openhpu*-{os.getpid()}")]
+
+left_before = shared()
+
 def threads():
     return sorted(path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm"))
 
@@ -24,7 +30,7 @@ def ours():
     found = [name for name in threads() if name.startswith(("hpu", "openhpu", "pt_autograd"))]
     links = [os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
     found += [link for link in links if "openhpu" in link and link.endswith(".lock")]
-    return found + [str(path) for path in Path("/dev/shm").glob(f"*openhpu*-{os.getpid()}")]
+    return found + [path for path in shared() if path not in left_before]
 
 def refused():
     try:
