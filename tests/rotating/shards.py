@@ -21,7 +21,7 @@ CONFORMANCE = {"eager": 8, "lazy": 12, "compile": 12}
 LIMIT_S = 900
 MINUTES = 4.0  # after which a part of the conformance suite begins no case
 FUZZ_PARTS = 4
-COMMITS_A_TURN = 128
+COMMITS_A_TURN = 200
 # Benchmarks that take more than some seconds with --quick: a part each. The others are one part together.
 LONG_BENCHMARKS = ("recording", "lazy", "compile", "graphs", "machines", "distributed", "products")
 
