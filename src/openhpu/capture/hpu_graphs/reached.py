@@ -170,7 +170,7 @@ class Reached:
             yield f"{name}._backward_hooks", hook, ()
         yield from self._look_at_attributes(name, value)
 
-    def _look_at_contents(self, name: str, value: Any, kind: kept.Kind) -> Iterator[tuple[str, Any, Any]]:
+    def _look_at_contents(self, name: str, value: Any, kind: kept.KeptKind) -> Iterator[tuple[str, Any, Any]]:
         self._bytes += kind.size(value)
         if self._bytes > _MOST_BYTES:
             self._refuse(name, value, "there is no memory for a copy of what it holds")
