@@ -176,54 +176,69 @@ class Measured:
         return [Check(text, self.ratio(mode, peers).median, limit, self.spread()) for text, peers, limit in aims]
 
 
+# By name: a peer's process, or several that do the same at once.
+_Peers = dict[str, list[children.Peer]]
+
+
+def _started(stack: ExitStack, work: str, condition: Condition, rounds: int, quota: str, recipes: str) -> _Peers:
+    """The processes of a cell's peers, which the stack ends."""
+    core = min(os.sched_getaffinity(0)) if condition.one_core else None
+    by_name: _Peers = {}
+    for name, options in PEERS.items():
+        if name == COMPILED and not (condition.compiled and rounds >= ROUNDS_TO_QUOTE):
+            continue
+        asked = {
+            "work": work,
+            "condition": condition.name,
+            "device": "cpu",
+            "mode": "eager",
+            "compiled": False,
+            "optimizer": {},
+            "quota": quota,
+            **options,
+        }
+        environment = {
+            **condition.environment,
+            "PT_HPU_LAZY_MODE": str(int(asked["mode"] == "lazy")),
+            "PT_HPU_RECIPE_CACHE_CONFIG": f"{recipes},False,2048",
+        }
+        by_name[name] = [
+            stack.enter_context(children.Peer("machines_probe:Script", asked, environment=environment, core=core))
+            for _ in range(condition.at_once)
+        ]
+    for copies in by_name.values():
+        for child in copies:
+            stack.callback(child.end)  # all of them, before the first is waited for
+    return by_name
+
+
+def _compare_losses(by_name: _Peers, found: Measured) -> None:
+    """Warm all peers up, and compare their losses with the CPU's. Those that refuse the work leave `by_name`."""
+    everyone = [child for copies in by_name.values() for child in copies]
+    # All at once: it is imports, mostly.
+    every_answer = iter(children.ask_all(everyone, "losses", _WARM_UP, seconds=_START_S))
+    losses: dict[str, list[float]] = {}
+    for name, copies in list(by_name.items()):
+        answers = [next(every_answer) for _ in copies]
+        if refused := next((a["refused"] for a in answers if "refused" in a), ""):
+            found.refused[name] = refused
+            del by_name[name]
+            continue
+        losses |= {name if i == 0 else f"{name} ({i})": a["losses"] for i, a in enumerate(answers)}
+    for name, theirs in losses.items():
+        check_losses(theirs, losses[CPU], f"{found.name}, {name} beside the CPU")
+
+
 def _measure(work: str, condition: Condition, rounds: int, seconds: float, recipes: str) -> Measured:
     """Measure a cell, in about so many seconds. `recipes`: the folder of recipes that all cells share.
 
     Raises ChildError, OSError where a quota can't be set, or AssertionError where losses differ.
     """
     found, start = Measured(work, condition.name), time.monotonic()
-    core = min(os.sched_getaffinity(0)) if condition.one_core else None
     with ExitStack() as stack:
         quota = str(stack.enter_context(group(condition.quota))) if condition.quota else ""
-        by_name: dict[str, list[children.Peer]] = {}  # a peer's process, or several that do the same at once
-        for name, options in PEERS.items():
-            if name == COMPILED and not (condition.compiled and rounds >= ROUNDS_TO_QUOTE):
-                continue
-            asked = {
-                "work": work,
-                "condition": condition.name,
-                "device": "cpu",
-                "mode": "eager",
-                "compiled": False,
-                "optimizer": {},
-                "quota": quota,
-                **options,
-            }
-            environment = {
-                **condition.environment,
-                "PT_HPU_LAZY_MODE": str(int(asked["mode"] == "lazy")),
-                "PT_HPU_RECIPE_CACHE_CONFIG": f"{recipes},False,2048",
-            }
-            by_name[name] = [
-                stack.enter_context(children.Peer("machines_probe:Script", asked, environment=environment, core=core))
-                for _ in range(condition.at_once)
-            ]
-        everyone = [child for copies in by_name.values() for child in copies]
-        for child in everyone:
-            stack.callback(child.end)  # all of them, before the first is waited for
-        # All at once: it is imports, mostly.
-        every_answer = iter(children.ask_all(everyone, "losses", _WARM_UP, seconds=_START_S))
-        losses: dict[str, list[float]] = {}
-        for name, copies in list(by_name.items()):
-            answers = [next(every_answer) for _ in copies]
-            if refused := next((a["refused"] for a in answers if "refused" in a), ""):
-                found.refused[name] = refused
-                del by_name[name]
-                continue
-            losses |= {name if i == 0 else f"{name} ({i})": a["losses"] for i, a in enumerate(answers)}
-        for name, theirs in losses.items():
-            check_losses(theirs, losses[CPU], f"{found.name}, {name} beside the CPU")
-
+        by_name = _started(stack, work, condition, rounds, quota, recipes)
+        _compare_losses(by_name, found)
         turn_s = _TURN_S * condition.at_once
         # The times in these answers were taken while others started.
         step = max(answer["step"] for answer in children.ask_all(by_name[CPU], "losses", 0, seconds=_ANSWER_S))
@@ -314,6 +329,18 @@ def _figure(cells: Sequence[Measured]) -> Table:
     return table
 
 
+def _cell(work: str, condition: Condition, rounds: int, seconds: float, recipes: str) -> Measured:
+    """A cell as it was measured; one that fails says so."""
+    try:
+        return part(f"{work}, {condition.name}", _measure, work, condition, rounds, seconds, recipes)
+    except Exception as error:  # one cell's failure leaves the others what was measured
+        lines = str(error).splitlines() or [repr(error)]
+        # The first line and the last, which say what it was; all of it is on stderr.
+        cell = Measured(work, condition.name, failed=" ... ".join(dict.fromkeys((lines[0], lines[-1]))))
+        _say(f"{cell.name} FAILED: {type(error).__name__}: {error}")
+        return cell
+
+
 def machines(rounds: int) -> list[Table]:
     """The matrix, and the cells that lose."""
     quick = rounds < ROUNDS_TO_QUOTE
@@ -333,13 +360,7 @@ def machines(rounds: int) -> list[Table]:
             left_out.append(f"{work}, {name}")
             continue
         before = time.monotonic()
-        try:
-            cell = part(f"{work}, {name}", _measure, work, condition, rounds, seconds, recipes.name)
-        except Exception as error:  # one cell's failure leaves the others what was measured
-            lines = str(error).splitlines() or [repr(error)]
-            # The first line and the last, which say what it was; all of it is on stderr.
-            cell = Measured(work, name, failed=" ... ".join(dict.fromkeys((lines[0], lines[-1]))))
-            _say(f"{cell.name} FAILED: {type(error).__name__}: {error}")
+        cell = _cell(work, condition, rounds, seconds, recipes.name)
         cells.append(cell)
         _say(f"{number + 1} of {len(plan)}: {cell.name}: {time.monotonic() - before:.0f} s")
     recipes.cleanup()

@@ -73,6 +73,19 @@ def _operands(shape: tuple[int, ...], layout: str) -> tuple[Tensor, Tensor]:
     return (a.mT if "a.T" in layout else a), (b.mT if "b.T" in layout else b)
 
 
+def _peers(a: torch.Tensor, b: torch.Tensor) -> list[Peer]:
+    """The product on the CPU, and by each rule on the device, whose results are compared first."""
+    on_hpu = a.to("hpu"), b.to("hpu")
+    peers = [Peer("CPU", torch.matmul, (a, b))]
+    for rule in RULES:
+        _C.set_product_rule(rule)
+        # Sums of as many products in another order.
+        torch.testing.assert_close(torch.matmul(*on_hpu).cpu(), a @ b, rtol=1e-4, atol=1e-5 * a.shape[-1] ** 0.5)
+        choose = functools.partial(_C.set_product_rule, rule)
+        peers.append(Peer(rule, torch.matmul, on_hpu, on_hpu=True, before=choose))
+    return peers
+
+
 def products(rounds: int) -> list[Table]:
     """GFLOP/s of products by shape and layout."""
     threads = torch.get_num_threads()
@@ -84,14 +97,7 @@ def products(rounds: int) -> list[Table]:
         operations = 2.0 * m * n * k * (batch[0] if batch else 1)
         for layout in LAYOUTS:
             a, b = _operands(shape, layout)
-            on_hpu = a.to("hpu"), b.to("hpu")
-            peers = [Peer("CPU", torch.matmul, (a, b))]
-            for rule in RULES:
-                _C.set_product_rule(rule)
-                # Sums of as many products in another order.
-                torch.testing.assert_close(torch.matmul(*on_hpu).cpu(), a @ b, rtol=1e-4, atol=1e-5 * k**0.5)
-                choose = functools.partial(_C.set_product_rule, rule)
-                peers.append(Peer(rule, torch.matmul, on_hpu, on_hpu=True, before=choose))
+            peers = _peers(a, b)
             calls = max(1, min(2000, int(_CALLS_S * most * 0.4e9 / operations)))
             found = in_turns(peers, rounds, calls)
             speeds = {name: Spread.of([operations / s / 1e9 for s in turns.done]) for name, turns in found.items()}

@@ -20,7 +20,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
@@ -147,6 +147,31 @@ def ending() -> bool:
     return _ending.is_set()
 
 
+class _Limits(NamedTuple):
+    """Times of a child, in seconds: see `Child`."""
+
+    seconds: float
+    grace: float
+    farewell: float
+
+
+_PIPES = subprocess.PIPE, subprocess.PIPE
+
+
+def _request(
+    argv: list[str], limits: _Limits, env: Mapping[str, str] | None, cwd: str | os.PathLike[str] | None
+) -> dict[str, Any]:
+    """What the fork server is asked for."""
+    environment = dict(os.environ if env is None else env)
+    return {"argv": argv, **limits._asdict(), "env": environment, "cwd": os.path.abspath(cwd or ".")}
+
+
+def _write(file: Any, text: str | bytes) -> None:
+    """Write what a child reads, from the file's beginning."""
+    file.write(text.encode() if isinstance(text, str) else text)
+    file.seek(0)
+
+
 class Child:
     """A command that runs beside, at most so many seconds. Use with `with`; it is stopped when it is left.
 
@@ -155,6 +180,13 @@ class Child:
     has its stderr. `grace` are the seconds between SIGTERM and SIGKILL, `farewell` those that its own processes have
     after its end, before they are killed. `server` forks a Python script (commands/fork_server.py).
     """
+
+    _ended: Ended | None = None
+    _stopped = False
+    _at = 0  # of the log, what was read
+    _came = b""  # of the supervisor's report
+    _rest = b""  # of the child's answers
+    _line = b""  # of the log, not complete yet
 
     def __init__(
         self,
@@ -177,19 +209,12 @@ class Child:
         self.log = log
         self._grace = grace
         self._lock = threading.RLock()
-        self._ended: Ended | None = None
-        self._stopped = False
-        self._came = b""  # of the supervisor's report
-        self._rest = b""  # of the child's answers
-        self._line = b""  # of the log, not complete yet
         with contextlib.ExitStack() as stack:
             self._out = stack.enter_context(open(log, "w+b") if log else tempfile.TemporaryFile())  # noqa: SIM115
             self._err = stack.enter_context(tempfile.TemporaryFile()) if split else None
-            self._at = 0
             given = stack.enter_context(tempfile.TemporaryFile())
             if input is not None:
-                given.write(input.encode() if isinstance(input, str) else input)
-                given.seek(0)
+                _write(given, input)
             self._socket, theirs = socket.socketpair()
             stack.enter_context(self._socket)
             self._started = time.monotonic()
@@ -197,46 +222,43 @@ class Child:
                 with theirs, _live_lock:
                     if _ending.is_set():
                         raise ChildError(f"no process is started any more, since this command ends: {self.argv}")
+                    limits = _Limits(seconds, grace, farewell)
                     self._process: subprocess.Popen[bytes] | Forked
                     if server:
                         assert not talk
-                        request = {
-                            "argv": self.argv,
-                            "seconds": seconds,
-                            "grace": grace,
-                            "farewell": farewell,
-                            "env": dict(os.environ if env is None else env),
-                            "cwd": os.path.abspath(cwd or "."),
-                        }
                         files = (given, self._out, self._err or self._out, theirs)
-                        self._process = server.start(request, [file.fileno() for file in files])
-                    else:
-                        self._process = subprocess.Popen(
-                            [
-                                sys.executable,
-                                "-I",
-                                "-S",
-                                _SUPERVISOR,
-                                str(theirs.fileno()),
-                                str(seconds),
-                                str(grace),
-                                str(farewell),
-                                str(os.getpid()),
-                                *self.argv,
-                            ],
-                            stdin=subprocess.PIPE if talk else given,
-                            stdout=subprocess.PIPE if talk else self._out,
-                            stderr=self._err or self._out,
-                            bufsize=0,
-                            env=env,
-                            cwd=cwd,
-                            pass_fds=[theirs.fileno()],
-                            start_new_session=True,
+                        self._process = server.start(
+                            _request(self.argv, limits, env, cwd), [file.fileno() for file in files]
                         )
+                    else:
+                        streams = _PIPES if talk else (given, self._out)
+                        self._process = self._supervised(streams, theirs, limits, env, cwd)
                     _live.add(self)
                 stack.callback(self._close)
                 self.pid = self._begin()
             self._files = stack.pop_all()
+
+    def _supervised(
+        self,
+        streams: tuple[Any, Any],
+        report: socket.socket,
+        limits: _Limits,
+        env: Mapping[str, str] | None,
+        cwd: str | os.PathLike[str] | None,
+    ) -> "subprocess.Popen[bytes]":
+        """The supervisor, which runs the command. `streams`: its stdin and stdout. `report`: a socket."""
+        supervisor = [sys.executable, "-I", "-S", _SUPERVISOR, str(report.fileno())]
+        return subprocess.Popen(
+            [*supervisor, *map(str, limits), str(os.getpid()), *self.argv],
+            stdin=streams[0],
+            stdout=streams[1],
+            stderr=self._err or self._out,
+            bufsize=0,
+            env=env,
+            cwd=cwd,
+            pass_fds=[report.fileno()],
+            start_new_session=True,
+        )
 
     def _begin(self) -> int:
         """Wait for the supervisor's first words; the command's process."""

@@ -5,7 +5,8 @@ and without docstrings. C++ (and what else has C's tokens) is counted in tokens,
 by hand is counted in words. Python's syntax tree differs between versions, so that only Python 3.11 counts.
 
 The ceilings are in pyproject.toml, `[tool.openhpu.code-size]`. `--check` is a part of a release; `make lint` does not
-run it. `--record` adds a row to the table of docs/code-size.md.
+run it. It also names the functions that are too long, which a test finds at each change. `--record` adds a row to the
+table of docs/code-size.md.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import tarfile
 import tokenize
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,9 @@ PAGE = ROOT / "docs" / "code-size.md"
 VERSION = (3, 11)
 # Of a file; a denser one is worth a look.
 DENSE = 14
+# The most nodes of a function, with the functions in it. Tests and scripts of lanes may be longer: they are lists.
+LONGEST = 300
+_MAY_BE_LONG = {"tests", "lanes"}
 # Copies of tables that others wrote.
 _NOT_OURS = {"gaudi-native-ops.csv", "gaudi-operator-support.csv"}
 _MADE = {"operators.pyi"}  # by `make docs`
@@ -60,17 +64,33 @@ class Size:
         return self
 
 
-def _docstrings(tree: ast.Module) -> Iterator[ast.stmt]:
+def _docstrings(tree: ast.AST) -> Iterator[ast.stmt]:
     for node in ast.walk(tree):
         if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
             yield node.body[0]
 
 
-def python_nodes(text: str) -> int:
-    """The nodes of a Python file's syntax tree, without contexts (Load, Store, Del) and without docstrings."""
-    tree = ast.parse(text)
+def _nodes(tree: ast.AST) -> int:
     counted = sum(1 for node in ast.walk(tree) if not isinstance(node, ast.expr_context))
     return counted - sum(len(list(ast.walk(string))) for string in _docstrings(tree))
+
+
+def python_nodes(text: str) -> int:
+    """The nodes of a Python file's syntax tree, without contexts (Load, Store, Del) and without docstrings."""
+    return _nodes(ast.parse(text))
+
+
+def long_functions(texts: dict[str, str]) -> list[str]:
+    """A sentence for each function that has more than LONGEST nodes, by the files' names and texts."""
+    distributions = _distributions(texts)
+    said = []
+    for name, text in texts.items():
+        if not name.endswith(".py") or group_of(name, distributions) in _MAY_BE_LONG:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (number := _nodes(node)) > LONGEST:
+                said.append(f"{name}:{node.lineno}: {node.name} has {number} nodes; a function has at most {LONGEST}")
+    return said
 
 
 def cpp_tokens(text: str) -> int:
@@ -145,11 +165,14 @@ def files(commit: str | None = None) -> dict[str, str]:
         return found
 
 
+def _distributions(texts: Iterable[str]) -> set[str]:
+    """The folders that have a pyproject.toml."""
+    return {name.partition("/")[0] for name in texts if name.count("/") == 1 and name.endswith("/pyproject.toml")}
+
+
 def groups(texts: dict[str, str]) -> dict[str, Size]:
     """The size of each row, in the order in which the table shows them."""
-    distributions = {
-        name.partition("/")[0] for name in texts if name.count("/") == 1 and name.endswith("/pyproject.toml")
-    }
+    distributions = _distributions(texts)
     sizes: dict[str, Size] = {
         name: Size() for name in ("csrc", "src", *sorted(distributions), "tests", "lanes", "tools")
     }
@@ -197,6 +220,17 @@ def row(sizes: dict[str, Size], commit: str) -> str:
     return f"| {date or datetime.date.today()} | {commit} | {' | '.join(cells)} |\n"
 
 
+def _print_files(texts: dict[str, str], most: int) -> None:
+    """The largest files, and the densest."""
+    sizes = {name: size_of(name, text) for name, text in texts.items()}
+    code = {name: size.nodes + size.tokens for name, size in sizes.items()}
+    for name in sorted(code, key=lambda name: -code[name])[:most]:
+        print(f"large  {code[name]:7,}  {name}")
+    density = {name: tokens_a_line(name, text) for name, text in texts.items()}
+    for name in sorted(density, key=lambda name: -density[name])[:most]:
+        print(f"dense  {density[name]:7.1f}  {name}{'  (worth a look)' if density[name] > DENSE else ''}")
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m commands.code_size", description=__doc__)
     parser.add_argument("--files", type=int, default=0, metavar="N", help="also the N largest and N densest files")
@@ -214,17 +248,11 @@ def main(arguments: list[str]) -> int:
     print(f"{'':18}{'nodes':>10}{'tokens':>10}{'words':>10}   (Python, C++, data)")
     for name, size in sizes.items():
         print(f"{name:18}{size.nodes:10,}{size.tokens:10,}{size.words:10,}")
-    density = {name: tokens_a_line(name, text) for name, text in texts.items()} if options.files else {}
-    for name in sorted(texts, key=lambda name: -(size_of(name, texts[name]).nodes + size_of(name, texts[name]).tokens))[
-        : options.files
-    ]:
-        size = size_of(name, texts[name])
-        print(f"large  {size.nodes + size.tokens:7,}  {name}")
-    for name in sorted(density, key=lambda name: -density[name])[: options.files]:
-        print(f"dense  {density[name]:7.1f}  {name}{'  (worth a look)' if density[name] > DENSE else ''}")
+    if options.files:
+        _print_files(texts, options.files)
     if options.record:
         PAGE.write_text(PAGE.read_text() + row(sizes, options.at))
-    said = over(sizes, ceilings()) if options.check else []
+    said = [*over(sizes, ceilings()), *long_functions(texts)] if options.check else []
     for sentence in said:
         print(sentence)
     return int(bool(said))

@@ -57,6 +57,12 @@ def usual(model: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer) -
     return step
 
 
+def accuracy_of(model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
+    model.eval()
+    with torch.no_grad():
+        return (model(images).argmax(1) == labels).float().mean().item()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m examples.graph_training", description=__doc__)
     parser.add_argument("--cacher", action="store_true", help="forward and backward as graphs, not the whole step")
@@ -90,9 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         f"{steps} steps, {seconds / steps * 1e3:.2f} ms each; {counters['graph_replays']} replays; "
         f"operators: {counters['ops_in_recipes']} in recipes, {counters['ops_node_by_node']} one by one"
     )
-    model.eval()
-    with torch.no_grad():
-        accuracy = (model(test_images).argmax(1) == test_labels).float().mean().item()
+    accuracy = accuracy_of(model, test_images, test_labels)
     print(f"accuracy {accuracy:.3f}")
     return 0 if accuracy >= MIN_ACCURACY else 1
 

@@ -196,7 +196,7 @@ def generate(llm: Any, tokens: int, **options: Any) -> list[tuple[list[int], lis
     return [(list(one.prompt_token_ids), list(one.outputs[0].token_ids)) for one in found]
 
 
-def main() -> int:
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m examples.serve_llm", description=__doc__)
     parser.add_argument("--model", choices=("llama", "qwen", "mixtral", "mistral", "opt"), default="llama")
     parser.add_argument("--compile", action="store_true")
@@ -210,7 +210,11 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
     parser.add_argument("--hub", metavar="NAME")
     parser.add_argument("--check", action="store_true")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = _options()
     if options.check:
         print("\n".join(found := missing()) or "all is there")
         return 1 if found else 0

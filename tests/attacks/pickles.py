@@ -6,7 +6,7 @@ import os
 import pickle
 
 from openhpu.device import product_rule
-from openhpu.observe.insight import observed
+from openhpu.observe.insight import documents
 from openhpu.observe.profiler import config
 from tests.attacks import KEY, planted
 from tests.attacks.hostile_profile_config import kept
@@ -31,7 +31,7 @@ def attack(folder):
         cache.path / f"{KEY}.constants": lambda: cache.constants(KEY),
         kept(folder): config.load,
         product_rule.file(): product_rule.choose,
-        folder / "1.json": lambda: observed.read_all(folder),
+        folder / "1.json": lambda: documents.read_all(folder),
     }
     for path, read in readers.items():
         path.write_bytes(pickle.dumps(Bomb()))

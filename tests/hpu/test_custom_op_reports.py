@@ -7,7 +7,7 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from openhpu.observe.insight import advice, report, summary
+from openhpu.observe.insight import advice, page, summary
 from openhpu.observe.insight.collector import Collector
 from tests import traces
 from tests.hpu import custom_ops
@@ -78,7 +78,7 @@ def test_the_report_lists_it_and_advises_against_a_kernel_in_python(tmp_path):
     assert re.search(r"openhpu_test::scale \(test_scale_f32\): \d+ calls?, C\+\+ function\n", text)
     held = r"openhpu_test::in_python \(test_python_f32\): \d+ calls?, Python function, which takes Python's lock"
     assert re.search(held, text)
-    assert ">test_scale_f32<" in report.page(document)
+    assert ">test_scale_f32<" in page.text(document)
     (found,) = [piece for piece in advice.advise(document) if "user operators" in piece.title]
     assert len(found.evidence) == 1 and re.match(held, found.evidence[0])
 

@@ -7,11 +7,11 @@ import torch
 from openhpu.integration.migration import cuda_names
 from openhpu.settings import tables
 from openhpu_port import from_cuda, to_device
-from openhpu_port.table import TABLE, TARGETS, Row
+from openhpu_port.table import TABLE, TARGETS, PortedName
 
 
 def test_what_is_listed_has_a_reason():
-    listed = [row for row in tables.read(TABLE, Row) if "!" in (row.cuda, row.xpu, row.cpu)]
+    listed = [row for row in tables.read(TABLE, PortedName) if "!" in (row.cuda, row.xpu, row.cpu)]
     assert listed
     for row in listed:
         assert row.reason, row.name

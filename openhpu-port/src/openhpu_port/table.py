@@ -16,7 +16,7 @@ TABLE = Path(__file__).with_name("data") / "names.tsv"
 TARGETS = ("cuda", "xpu", "cpu")
 
 
-class Row(NamedTuple):
+class PortedName(NamedTuple):
     """A row of the file: what becomes of a name on each target, as `Entry` says it. A name in quotes is a string, one
     after `$` a variable, one with a colon a setting; `-> name` in place of targets: another spelling of that name."""
 
@@ -108,7 +108,7 @@ def to_device(target: str) -> Table:
     )
     table.names["torch.hpu"] = Entry(f"torch.{target}")
     _add_counterparts(table)
-    for row in tables.read(TABLE, Row, unique="name"):
+    for row in tables.read(TABLE, PortedName, unique="name"):
         _add_row(table, row)
     table.methods = {name.rpartition(".")[2]: entry.to for name, entry in table.names.items() if "()" in name}
     return table
@@ -129,7 +129,7 @@ def _add_counterparts(table: Table) -> None:
             table.attributes[old] = new.replace("cuda", target)
 
 
-def _add_row(table: Table, row: Row) -> None:
+def _add_row(table: Table, row: PortedName) -> None:
     """A row of names.tsv: a setting, a spelling, a string, an environment variable or a name of Python."""
     target = table.target
     name = row.name

@@ -14,7 +14,7 @@ from openhpu.device import mode
 from openhpu.observe import events
 from openhpu.settings.output import write_output
 from openhpu_predict import measured, processes, steps, tracks
-from openhpu_predict.devices import load
+from openhpu_predict.devices import Device, load
 from openhpu_predict.errors import PredictError
 from openhpu_predict.prediction import price
 from openhpu_predict.recording import Recorder
@@ -24,8 +24,7 @@ class _Enough(BaseException):
     """The script has run as many steps as were asked for."""
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the subcommand. Returns the exit code: 2 for a wrong request, the script's if it fails."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="openhpu predict",
         usage="openhpu predict [OPTION ...] SCRIPT [ARG ...]\n"
@@ -44,23 +43,19 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--fit", metavar="FILE", type=Path, help="with --from: write a device file with fitted figures")
     parser.add_argument("script", metavar="SCRIPT", nargs="?")
     parser.add_argument("rest", metavar="ARG", nargs=argparse.REMAINDER)
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the subcommand. Returns the exit code: 2 for a wrong request, the script's if it fails."""
+    parser = _parser()
     options = parser.parse_args(arguments)
     if options.source or options.fit:
         return _from(options)
     if options.script is None:
         parser.error("no script was given")
     try:
-        if not Path(options.script).is_file():
-            raise PredictError(f"there is no script {options.script!r}; expected a file")
-        if options.trace and not Path(options.trace).parent.is_dir():
-            raise PredictError(f"--trace: there is no folder {str(Path(options.trace).parent)!r} to write into")
-        if options.steps < 1:
-            raise PredictError(f"--steps is {options.steps}; expected 1 or more")
-        device = load(options.device or "gaudi3")
-        if (each := options.compile_ms_per_op) is not None:
-            if not 0 < each < math.inf:
-                raise PredictError(f"--compile-ms-per-op is {each}; expected a number above 0")
-            device = dataclasses.replace(device, compile_per_operator=each / 1e3)
+        device = _checked(options)
         recorder = Recorder("hpu")
         before = events.counters()["graphs_new"]
         code = _run(recorder, options.script, options.rest, options.steps, options.cards)
@@ -82,6 +77,23 @@ def main(arguments: Sequence[str]) -> int:
             print(f"openhpu predict: {options.trace} can't be written: {error.strerror}", file=sys.stderr)
             return 1
     return code
+
+
+def _checked(options: argparse.Namespace) -> Device:
+    """The device that the options name. Raises PredictError for options that no script can be run with."""
+    if not Path(options.script).is_file():
+        raise PredictError(f"there is no script {options.script!r}; expected a file")
+    if options.trace and not Path(options.trace).parent.is_dir():
+        raise PredictError(f"--trace: there is no folder {str(Path(options.trace).parent)!r} to write into")
+    if options.steps < 1:
+        raise PredictError(f"--steps is {options.steps}; expected 1 or more")
+    device = load(options.device or "gaudi3")
+    each = options.compile_ms_per_op
+    if each is None:
+        return device
+    if not 0 < each < math.inf:
+        raise PredictError(f"--compile-ms-per-op is {each}; expected a number above 0")
+    return dataclasses.replace(device, compile_per_operator=each / 1e3)
 
 
 def _from(options: argparse.Namespace) -> int:

@@ -60,6 +60,18 @@ class Kernel:
     bytes: float = 0.0
     cut: str = ""  # the graph ends after it
 
+    def take(self, number: int, node: Node) -> None:
+        """Make the node with this number a part of the kernel. What it reads of the kernel's own stays within."""
+        self.nodes.append(number)
+        self.elements = max(self.elements, node.elements)
+        for key, size in node.reads.items():
+            if key in self.writes:
+                self.within.add(key)
+            else:
+                self.reads[key] = max(size, self.reads.get(key, 0))
+        for key, size in node.writes.items():
+            self.writes[key] = max(size, self.writes.get(key, 0))
+
 
 @dataclasses.dataclass
 class Timeline:
@@ -94,17 +106,9 @@ def fuse(nodes: Sequence[Node], blocks: Sequence[Block], first: int = 0, eager: 
             target = len(kernels)
             kernels.append(Kernel([], operators.ENGINES.get(node.kind, "TPC"), node.elements))
         kernel = kernels[target]
-        kernel.nodes.append(at)
-        kernel.elements = max(kernel.elements, node.elements)
         kernel.after |= after - {target}
-        for key, size in node.reads.items():
-            if key in kernel.writes:
-                kernel.within.add(key)
-            else:
-                kernel.reads[key] = max(size, kernel.reads.get(key, 0))
-        for key, size in node.writes.items():
-            kernel.writes[key] = max(size, kernel.writes.get(key, 0))
-            writer[key] = target
+        kernel.take(at, node)
+        writer.update(dict.fromkeys(node.writes, target))
         if node.cut:
             part = len(kernels)
             kernels[-1].cut = node.cut
@@ -162,16 +166,11 @@ def work(kernel: Kernel, nodes: Sequence[Node], device: Device) -> None:
     """Set the kernel's seconds on each engine and on memory, were nothing lost but what the sizes cost."""
     tpc = net = host = kernel.mme_seconds = 0.0
     kernel.products = []
-    vector = device.tpc_bf16_peak
     penalty = 1.0
     for at in kernel.nodes:
         node = nodes[at]
         for product in node.products:
-            flops = 2.0 * math.prod(product)
-            peak, measured = _rates(node.dtype, device)
-            on_mme = flops / (measured * device.mme_sustained * mme_use(product, device))
-            kernel.products.append((on_mme, flops / (vector if node.dtype.itemsize < 4 else vector / 2)))
-            kernel.mme_seconds += flops / peak
+            _add_product(kernel, product, node.dtype, device)
         rate = device.tpc_bf16_peak / max(node.dtype.itemsize, 2)  # steps/s; the peak counts a multiply-add twice
         if node.kind is Kind.ATTENTION:
             scores = math.prod(node.products[0][:3])
@@ -189,6 +188,16 @@ def work(kernel: Kernel, nodes: Sequence[Node], device: Device) -> None:
             host += max([*node.reads.values(), *node.writes.values()], default=0) / device.host_bandwidth
     memory = 0.0 if host else kernel.bytes * penalty / device.hbm_measured
     kernel.work = {"TPC": tpc, "HBM": memory, "network": net, "host": host}
+
+
+def _add_product(kernel: Kernel, product: operators.Product, dtype: torch.dtype, device: Device) -> None:
+    """Its seconds on the MME and on the TPC, of which `time` chooses."""
+    flops = 2.0 * math.prod(product)
+    peak, measured = _rates(dtype, device)
+    on_mme = flops / (measured * device.mme_sustained * mme_use(product, device))
+    vector = device.tpc_bf16_peak
+    kernel.products.append((on_mme, flops / (vector if dtype.itemsize < 4 else vector / 2)))
+    kernel.mme_seconds += flops / peak
 
 
 def time(kernel: Kernel, parameters: Parameters) -> None:
@@ -223,10 +232,8 @@ def schedule(
     busy: defaultdict[str, float] = defaultdict(float)
     done: list[float] = []
     lines: defaultdict[tuple[str, int] | None, int] = defaultdict(int)
-    host = 0.0
-    graphs = 0
-    begins = True
-    moved = 0.0
+    host = moved = 0.0
+    graphs, begins = 0, True
     for kernel in kernels:
         if not kernel.work:
             work(kernel, nodes, device)
@@ -249,7 +256,7 @@ def schedule(
     span = max([0.0, *done])
     seconds = max(span, moved / (device.hbm_measured * parameters.hbm_efficiency))
     mme = sum(kernel.mme_seconds for kernel in kernels)
-    bound = max(busy, key=lambda name: busy[name]) if busy else "nothing"
+    bound = max(busy, key=busy.__getitem__, default="nothing")
     return Timeline(
         kernels=kernels,
         seconds=seconds,

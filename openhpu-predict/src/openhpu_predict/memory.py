@@ -99,11 +99,7 @@ def memory(recording: Recording, capacity: float) -> Memory:
         block.category or ("collectives" if number in collective else _part(block, phase))
         for number, block in enumerate(recording.blocks)
     ]
-    changes: defaultdict[int, Counter[str]] = defaultdict(Counter)
-    for part, block in zip(parts, recording.blocks, strict=True):
-        changes[max(block.born, 0)][part] += block.bytes
-        if block.died is not None:
-            changes[max(block.died, 0)][part] -= block.bytes
+    changes = _changes(recording, parts)
     live: Counter[str] = Counter()
     peaks: dict[str, tuple[int, int, dict[str, int]]] = {}
     over: int | None = None
@@ -123,6 +119,16 @@ def memory(recording: Recording, capacity: float) -> Memory:
         found.over_site = _site(recording, over)
         found.short = int(peak - capacity)
     return found
+
+
+def _changes(recording: Recording, parts: list[str]) -> dict[int, Counter[str]]:
+    """The bytes that come and go at each node, by their part."""
+    changes: defaultdict[int, Counter[str]] = defaultdict(Counter)
+    for part, block in zip(parts, recording.blocks, strict=True):
+        changes[max(block.born, 0)][part] += block.bytes
+        if block.died is not None:
+            changes[max(block.died, 0)][part] -= block.bytes
+    return changes
 
 
 def _phases(recording: Recording) -> list[str]:

@@ -134,15 +134,19 @@ def product(func: torch._ops.OpOverload, args: Sequence[Any], outs: Sequence[tor
         sides = [_turned(args[at].shape, args[at + 1]) for at in (0, 2)]
         if min(map(len, sides)) > 2 and sides[0][:-2] != sides[1][:-2]:
             return [_shared(*sides)]
+    return [_plain_product(name, args, tensors, outs[0])]
+
+
+def _plain_product(name: str, args: Sequence[Any], tensors: list[torch.Tensor], out: torch.Tensor) -> Product:
+    """Of `mm` and its relatives. `tensors`: those among the arguments."""
     first = 1 if name in ("addmm", "baddbmm") else 0
     left = tensors[first]
-    out = outs[0]
     length = left.shape[-2] if name.startswith("fp8_gemm") and args[1] else left.shape[-1]
     rows, columns = (out.shape[-2], out.shape[-1]) if out.dim() > 1 else (max(out.numel(), 1), 1)
     batch = math.prod(out.shape[:-2])
     if name in ("bmm", "baddbmm") and tensors[first + 1].stride(0) == 0:  # one matrix for the whole batch
         rows, batch = rows * batch, 1
-    return [(batch, int(rows), int(columns), int(length))]
+    return batch, int(rows), int(columns), int(length)
 
 
 EXPERTS = "mixture_of_experts"

@@ -108,13 +108,7 @@ def price(
     `mode`: "graph" (graphs as they were cut) or "eager" (each operator is launched). `cards`: data parallel, unless
     the script has a process group, whose cards count. Raises PredictError.
     """
-    if mode not in ("graph", "eager"):
-        raise PredictError(f'mode is {mode!r}; expected "graph" or "eager"')
-    node = int(device.node_cards)
-    if cards < 1 or (cards > node and cards % node):
-        raise PredictError(f"cards is {cards}; expected 1 to {node}, or whole nodes of {node}")
-    if recording.cards and cards not in (1, recording.cards):
-        raise PredictError(f"cards is {cards}; expected {recording.cards}, as many as the script's process group has")
+    _check(recording, device, mode, cards)
     parameters = parameters or Parameters.fitted()
     begin, end = recording.last_step()
     nodes = recording.nodes[begin:end]
@@ -134,10 +128,6 @@ def price(
         backward = sum(kernel.seconds for kernel in kernels if nodes[kernel.nodes[0]].backward)
         seconds += max(network.seconds("all_reduce", recording.gradient_bytes, range(cards), device) - backward, 0.0)
     needed = memory(recording, device.hbm_bytes)
-    plans: list[str] = []
-    if not recording.cards and (needed.short or cards > 1):
-        capacities = {one.name: one.hbm_bytes for one in (load("gaudi2"), load("gaudi3"))}
-        plans = needed.plans(max(cards, node), capacities)
     return Prediction(
         device=device,
         nodes=nodes,
@@ -153,10 +143,29 @@ def price(
         mode=mode,
         cards=recording.cards or cards,
         advice=helps,
-        plans=plans,
+        plans=_plans(recording, needed, device, cards),
         warmup=None if eager else warmup(recording, device),
         warnings=list(recording.warnings),
     )
+
+
+def _check(recording: Recording, device: Device, mode: str, cards: int) -> None:
+    """Raises PredictError for a mode or a number of cards that there is not."""
+    if mode not in ("graph", "eager"):
+        raise PredictError(f'mode is {mode!r}; expected "graph" or "eager"')
+    node = int(device.node_cards)
+    if cards < 1 or (cards > node and cards % node):
+        raise PredictError(f"cards is {cards}; expected 1 to {node}, or whole nodes of {node}")
+    if recording.cards and cards not in (1, recording.cards):
+        raise PredictError(f"cards is {cards}; expected {recording.cards}, as many as the script's process group has")
+
+
+def _plans(recording: Recording, needed: Memory, device: Device, cards: int) -> list[str]:
+    """How the memory could be shared among cards, where one is too small or several are there."""
+    if recording.cards or not (needed.short or cards > 1):
+        return []
+    capacities = {one.name: one.hbm_bytes for one in (load("gaudi2"), load("gaudi3"))}
+    return needed.plans(max(cards, int(device.node_cards)), capacities)
 
 
 # The kinds of steps for which the error on published rows is known. "Grouped heads": several heads of queries share one

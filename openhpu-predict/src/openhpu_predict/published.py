@@ -278,13 +278,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     began = time.monotonic()
     if options.fit:
-        fitted = [Traced(row) for row in rows() if row.fitted]
-        print(f"{time.monotonic() - began:6.1f} s  traced", file=sys.stderr)
-        parameters = fit(fitted)
-        text = "".join(f"{key} = {value!r}\n" for key, value in dataclasses.asdict(parameters).items())
-        path = DATA / "parameters.toml"
-        path.write_text(path.read_text().partition("\n")[0] + "\n" + text)
-        print(text + table([(one.row, one.result(load(one.row.device), parameters)) for one in fitted]))
+        _write_fit(began)
         return 0
     parameters = Parameters.fitted()
     found = []
@@ -296,15 +290,30 @@ def main(arguments: list[str]) -> int:
     if options.json:
         options.json.write_text(json.dumps({row.name: result for row, result in found}, indent=1) + "\n")
     if options.page:
-        text = "# Written by `python -m openhpu_predict.published --page`.\n"
-        for one in errors(found):
-            values = [f"{key} = {json.dumps(value)}\n" for key, value in one.items()]
-            text += "\n[[kind]]\n" + "".join(values)
-        (DATA / "errors.toml").write_text(text)
+        _write_errors(errors(found))
         page = options.page.read_text()
         head, _, rest = page.partition(_BEGIN)
         options.page.write_text(f"{head}{_BEGIN}\n\n{table(found, before)}\n\n{_END}{rest.partition(_END)[2]}")
     return 0
+
+
+def _write_fit(began: float) -> None:
+    """Fit the parameters, and write them into their file. `began`: the time on the clock."""
+    fitted = [Traced(row) for row in rows() if row.fitted]
+    print(f"{time.monotonic() - began:6.1f} s  traced", file=sys.stderr)
+    parameters = fit(fitted)
+    text = "".join(f"{key} = {value!r}\n" for key, value in dataclasses.asdict(parameters).items())
+    path = DATA / "parameters.toml"
+    path.write_text(path.read_text().partition("\n")[0] + "\n" + text)
+    print(text + table([(one.row, one.result(load(one.row.device), parameters)) for one in fitted]))
+
+
+def _write_errors(kinds: list[dict[str, Any]]) -> None:
+    text = "# Written by `python -m openhpu_predict.published --page`.\n"
+    for one in kinds:
+        values = [f"{key} = {json.dumps(value)}\n" for key, value in one.items()]
+        text += "\n[[kind]]\n" + "".join(values)
+    (DATA / "errors.toml").write_text(text)
 
 
 if __name__ == "__main__":

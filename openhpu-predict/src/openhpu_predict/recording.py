@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
@@ -96,6 +96,40 @@ class Recording:
         """The first node of the last complete step, and the one after its last."""
         ends = [0, *dict.fromkeys(self.steps)] if self.steps else [0, len(self.nodes)]
         return (ends[-2], ends[-1]) if len(ends) > 1 else (0, len(self.nodes))
+
+
+class _Call(NamedTuple):
+    """A call of an operator, with the tensors among its arguments and its results."""
+
+    func: Any
+    args: Any
+    kwargs: Any
+    operands: list[torch.Tensor]
+    outs: list[torch.Tensor]
+
+    def largest(self) -> torch.Tensor:
+        return max([*self.operands, *self.outs], key=lambda one: one.numel())
+
+    def bytes_of_a_row(self) -> int:
+        """Of the smaller side of a call that takes rows of a tensor."""
+        rows = self.outs[0] if self.outs and self.outs[0].dim() > 1 else self.largest()
+        return rows.shape[-1] * rows.element_size() if rows.dim() > 1 else rows.element_size()
+
+
+class _Moved(NamedTuple):
+    """Bytes by storage that a call reads and writes, and the elements that it computes."""
+
+    reads: dict[int, int]
+    writes: dict[int, int]
+    elements: int
+
+
+def _products(call: _Call, kind: Kind) -> list[Product]:
+    if kind is Kind.PRODUCT:
+        return operators.product(call.func, call.args, call.outs)
+    if kind is Kind.ATTENTION:
+        return operators.attention(call.func, call.args, call.kwargs)
+    return []
 
 
 class Recorder(TorchDispatchMode):
@@ -220,80 +254,81 @@ class Recorder(TorchDispatchMode):
         finally:
             self.within = False
         outs = [one for one in tree_leaves(out) if isinstance(one, torch.Tensor)]
-        self._record(func, args, kwargs, operands, outs, before)
+        self._record(_Call(func, args, kwargs, operands, outs), before)
         return out
 
-    def _record(
-        self,
-        func: Any,
-        args: Any,
-        kwargs: Any,
-        operands: list[torch.Tensor],
-        outs: list[torch.Tensor],
-        before: dict[int, torch.Tensor],
-    ) -> None:
+    def _record(self, call: _Call, before: dict[int, torch.Tensor]) -> None:
+        """Add a node, unless the device does nothing. `before`: the operands by storage."""
+        func, args, kwargs, operands, outs = call
         written = [one for one in outs if self._counts(one)]
         if not before and not written:
             return
-        site, layer = self._place()
+        place = self._place()
         name = operators.name_of(func)
-        mutable = func._schema.is_mutable
-        fresh = [one for one in written if self._id(one, born=True) not in before]
         kind = operators.kind(func, operands, outs)
         given = operators.into(func, args, kwargs) if kind in (Kind.COLLECTIVE, Kind.COPY) else None
+        fresh = [one for one in written if self._id(one, born=True) not in before]
         if name == "cast_to_fp8_v2" and self._undoes(args, outs):
             return
-        view = not mutable and not fresh and bool(outs) and len(written) == len(outs) and given is None
+        view = not func._schema.is_mutable and not fresh and bool(outs) and len(written) == len(outs) and given is None
         if view or name in operators.NOTHING:
             return
-        results = written or [one for one in operands if self._counts(one)][:1]
-        if mutable and not outs:  # a list of tensors is changed in place
-            results = [one for one in operands if self._counts(one)]
-        products: list[Product] = []
-        if kind is Kind.PRODUCT:
-            products = operators.product(func, args, outs)
-        elif kind is Kind.ATTENTION:
-            products = operators.attention(func, args, kwargs)
-        largest = max([*operands, *outs], key=lambda one: one.numel())
-        access = 0
-        if kind is Kind.GATHER:  # rows of the smaller side
-            rows = outs[0] if outs and outs[0].dim() > 1 else largest
-            access = rows.shape[-1] * rows.element_size() if rows.dim() > 1 else rows.element_size()
-        elements = sum(one.numel() for one in results) if name.startswith(("_foreach_", "_fused_")) else largest.numel()
-        reads = {key: operators.distinct_bytes(one) for key, one in before.items()}
-        writes = {self._id(one): operators.distinct_bytes(one) for one in results}
-        if name == operators.EXPERTS:
-            experts = operators.experts(func, args)  # whose weights may be views of one tensor
-            sizes = self._sizes(experts.weights)
-            reads |= {key: math.ceil(size * experts.share) for key, size in sizes.items()}
-        if kind is Kind.GATHER:
-            _touch_rows(name, args, operands, outs, reads, writes, self._id)
-            elements = max(writes.values(), default=0) // max(results[0].element_size(), 1)
+        results = self._results(call, written)
+        moved = self._moved(call, kind, results, before)
+        if given is not None:
+            moved = moved._replace(reads=self._sizes(given[0]), writes=self._sizes(given[1]))
+        if name == "cast_from_fp8" and isinstance(args[1], float):
+            self._casts[self._id(outs[0])] = len(self.recording.nodes), args[1], args[0].dtype
+        read = name in _READS or (kind is Kind.HOST_COPY and not written)
+        self.recording.nodes.append(self._node(call, kind, moved, place, "read" if read else ""))
+
+    def _node(self, call: _Call, kind: Kind, moved: _Moved, place: tuple[Site | None, str], cut: str) -> Node:
+        func, args, _, operands, outs = call
+        name = operators.name_of(func)
+        products, access = _products(call, kind), call.bytes_of_a_row() if kind is Kind.GATHER else 0
         cycles = kernels.cycles(name, operands, outs) if kind is Kind.UNKNOWN and "::" in name else 0.0
         if cycles:
             kind = Kind.KERNEL
-        if given is not None:
-            reads, writes = (self._sizes(side) for side in given)
-        if name == "cast_from_fp8" and isinstance(args[1], float):
-            self._casts[self._id(outs[0])] = len(self.recording.nodes), args[1], args[0].dtype
-        self.recording.nodes.append(
-            Node(
-                op=name,
-                kind=kind,
-                dtype=_dtype(kind, operands, outs),
-                reads=reads,
-                writes=writes,
-                elements=elements,
-                products=products,
-                access=access,
-                site=site,
-                layer=layer,
-                backward=torch._C._current_autograd_node() is not None,
-                ranks=self._members(args) if kind is Kind.COLLECTIVE else (0,),
-                cut="read" if name in _READS or (kind is Kind.HOST_COPY and not written) else "",
-                cycles=cycles,
-            )
+        site, layer = place
+        return Node(
+            op=name,
+            kind=kind,
+            dtype=_dtype(kind, operands, outs),
+            reads=moved.reads,
+            writes=moved.writes,
+            elements=moved.elements,
+            products=products,
+            access=access,
+            site=site,
+            layer=layer,
+            backward=torch._C._current_autograd_node() is not None,
+            ranks=self._members(args) if kind is Kind.COLLECTIVE else (0,),
+            cut=cut,
+            cycles=cycles,
         )
+
+    def _results(self, call: _Call, written: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The tensors that a call computes. `written`: its results on the device."""
+        if written:
+            return written
+        counted = [one for one in call.operands if self._counts(one)]
+        # One that returns nothing changes a list of tensors in place.
+        return counted if call.func._schema.is_mutable and not call.outs else counted[:1]
+
+    def _moved(self, call: _Call, kind: Kind, results: list[torch.Tensor], before: dict[int, torch.Tensor]) -> _Moved:
+        name = operators.name_of(call.func)
+        many = name.startswith(("_foreach_", "_fused_"))
+        elements = sum(one.numel() for one in results) if many else call.largest().numel()
+        reads = {key: operators.distinct_bytes(one) for key, one in before.items()}
+        writes = {self._id(one): operators.distinct_bytes(one) for one in results}
+        if name == operators.EXPERTS:
+            experts = operators.experts(call.func, call.args)  # whose weights may be views of one tensor
+            sizes = self._sizes(experts.weights)
+            reads |= {key: math.ceil(size * experts.share) for key, size in sizes.items()}
+        if kind is Kind.GATHER:
+            _touch_rows(name, call.args, call.operands, call.outs, reads, writes, self._id)
+            elements = max(writes.values(), default=0) // max(results[0].element_size(), 1)
+        return _Moved(reads, writes, elements)
 
     def _undoes(self, args: Any, outs: list[torch.Tensor]) -> bool:
         """Whether a cast to fp8 gives back what a cast from fp8 was given. Its readers then read fp8 at once."""

@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _script(arguments: list[str]) -> int:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gaudi-record",
         usage="gaudi-record [OPTION ...] SCRIPT [ARG ...]\n       gaudi-record probe | pack | show",
@@ -48,7 +48,11 @@ def _script(arguments: list[str]) -> int:
     )
     parser.add_argument("script", metavar="SCRIPT")
     parser.add_argument("rest", metavar="ARG", nargs=argparse.REMAINDER)
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def _script(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
     if not Path(options.script).is_file():
         raise RecordError(f"there is no script {options.script!r}; expected a file")
     if options.every is not None and options.every < 1:

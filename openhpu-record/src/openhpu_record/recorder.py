@@ -318,29 +318,35 @@ class Recorder(TorchDispatchMode):
         if views or name in _NOT_REPLAYED or function.namespace in _COLLECTIVES:
             self.writer.event("form", **told)
             return {"call": number}
-        keeps = self.options.with_inputs and not self.lazy
+        about = self._about(number, function, args, kwargs) | {"dtype": _coarsest(tensors), "line": self._line()}
+        self.writer.event("form", **told)
+        if self._keeps:
+            return {"call": number, "about": about}
+        about["bytes"] = sum(one.numel() * one.element_size() for one in tensors)
+        self._waiting.append(about)
+        return {"call": number}
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether the inputs of calls are kept as they are, instead of made by a rule."""
+        return self.options.with_inputs and not self.lazy
+
+    def _about(self, number: int, function: Any, args: Any, kwargs: Any) -> dict[str, Any]:
+        """A call with its inputs, as it can be made again."""
         seeds = iter(range(number * 31 + 1, number * 31 + 2000))
 
         def tensor(one: torch.Tensor) -> dict[str, Any]:
-            return self._kept(one, number, next(seeds)) if keeps else self._made(one, next(seeds))
+            return self._kept(one, number, next(seeds)) if self._keeps else self._made(one, next(seeds))
 
         random = torch.Tag.nondeterministic_seeded in function.tags
-        about = {
+        return {
             "id": number,
             "mode": self._mode,
             "family": "random" if random else "script",
             "op": str(function),
             "args": calls.encoded(args, tensor, self.device),
             "kwargs": {name: calls.encoded(value, tensor, self.device) for name, value in kwargs.items()},
-            "dtype": _coarsest(tensors),
-            "line": self._line(),
         }
-        self.writer.event("form", **told)
-        if keeps:
-            return {"call": number, "about": about}
-        about["bytes"] = sum(one.numel() * one.element_size() for one in tensors)
-        self._waiting.append(about)
-        return {"call": number}
 
     def _made(self, tensor: torch.Tensor, seed: int) -> dict[str, Any]:
         """An input that is made by a rule in place of this one."""

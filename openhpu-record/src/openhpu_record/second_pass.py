@@ -126,11 +126,7 @@ class SecondPass:
         values = dict(self._inputs)
         after = self._state()
         self._set_state(self._random)
-        # What a number is read last by: then its memory is free.
-        last = {}
-        for at, (_, args, kwargs, outs) in enumerate(self._trace):
-            for number in [*_numbers((args, kwargs)), *outs]:
-                last[number] = at
+        last = self._last_uses()
         kept = {number for number, tensor in self._alive.items() if tensor() is not None}
         with torch.no_grad():
             for at, (function, args, kwargs, outs) in enumerate(self._trace):
@@ -158,6 +154,14 @@ class SecondPass:
         outcome = "different" if differ else "equal"
         text = f"without the statistics {count - differ} of {count} results have the same bits"
         return {"outcome": outcome, "text": text, "results": count, "differ": differ, "operators": len(self._trace)}
+
+    def _last_uses(self) -> dict[int, int]:
+        """The place in the trace at which each number is used last. Then its memory is free."""
+        last = {}
+        for at, (_, args, kwargs, outs) in enumerate(self._trace):
+            for number in [*_numbers((args, kwargs)), *outs]:
+                last[number] = at
+        return last
 
 
 def _numbers(value: Any) -> list[int]:

@@ -11,8 +11,7 @@ from openhpu_tpc.compiling import GENERATIONS, Options
 from openhpu_tpc.errors import BuildError
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run a subcommand. Returns the exit code: 0, 1 for a build that failed, 2 for wrong arguments."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="openhpu tpc", description="TPC-C kernels on the CPU, inside PyTorch.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     build = commands.add_parser("build", help="compile kernels and glue code into a library for GC_KERNEL_PATH")
@@ -42,7 +41,12 @@ def main(arguments: Sequence[str]) -> int:
     listing.add_argument("name", nargs="?", help="only names that contain this")
     listing.add_argument("--page", action="store_true", help="the page of all names, in Markdown")
     commands.add_parser("paths", help="the folders of headers and of the CMake module")
-    options = parser.parse_args(list(arguments))
+    return parser
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a subcommand. Returns the exit code: 0, 1 for a build that failed, 2 for wrong arguments."""
+    options = _parser().parse_args(list(arguments))
     if options.command == "paths":
         here = Path(building.INCLUDE)
         print(f"include {here / 'glue'}\ncmake {here.parent / 'cmake'}")

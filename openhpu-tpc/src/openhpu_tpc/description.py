@@ -52,12 +52,7 @@ def read(path: Path) -> list[Described]:
 
 
 def _described(path: Path, kernel: dict[str, Any]) -> Described:
-    unknown = set(kernel) - _KEYS
-    if unknown:
-        raise BuildError(f"{path}: {sorted(unknown)[0]} is no key of a kernel; it has {', '.join(sorted(_KEYS))}")
-    for key in ("guid", "source", "outputs", "space"):
-        if key not in kernel:
-            raise BuildError(f"{path}: a kernel needs the key {key}")
+    _check_keys(path, kernel)
     types = [*kernel.get("inputs", []), *kernel["outputs"]]
     for each in types:
         if each not in LANES:
@@ -86,6 +81,15 @@ def _described(path: Path, kernel: dict[str, Any]) -> Described:
         tuple(outputs[name] for name in cleared),
         _access(path, kernel),
     )
+
+
+def _check_keys(path: Path, kernel: dict[str, Any]) -> None:
+    unknown = set(kernel) - _KEYS
+    if unknown:
+        raise BuildError(f"{path}: {sorted(unknown)[0]} is no key of a kernel; it has {', '.join(sorted(_KEYS))}")
+    for key in ("guid", "source", "outputs", "space"):
+        if key not in kernel:
+            raise BuildError(f"{path}: a kernel needs the key {key}")
 
 
 def _access(path: Path, kernel: dict[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:

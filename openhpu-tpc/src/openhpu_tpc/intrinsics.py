@@ -407,21 +407,28 @@ class _Writer:
         if family.kind == "each":
             return f"tpc::lanes<R>([]({parameters}) {{ return T({family.definition}); }}, {passed})"
         if "+" in family.result:
-            first, second = (part.strip() for part in family.definition.split(";"))
-            of_first, of_second = (self.lane(kind) for kind in family.result.split("+"))
-            both = f"tpc::Both<{of_first}, {of_second}>{{{first}, {second}}}"
-            return f"tpc::zipped<{result}>([=]({parameters}) {{ {before}return {both}; }}, {passed})"
+            return f"tpc::zipped<{result}>([=]({parameters}) {{ {before}return {self._both()}; }}, {passed})"
         if family.result == "P":
             return f"tpc::compared<{self.it.lanes}>([=]({parameters}) {{ return {family.definition}; }}, {passed})"
         if family.result == "uc8":
-            t = self.it.t
-            assert t is not None
-            like = types.unsigned_like(t)
-            inner = f"tpc::lanes<{types.vector(like, like.lanes)}>"
-            lane = f"[=]({parameters}) -> {like.scalar} {{ return {family.definition}; }}"
-            return f"tpc::bits_of<uchar256>({inner}({lane}, {passed}))"
+            return self._bytes_of_lanes(parameters, passed)
         lane = f"[=]({parameters}) -> {self.lane(family.result)} {{ {before}return {family.definition}; }}"
         return f"tpc::lanes<{result}>({lane}, {passed})"
+
+    def _both(self) -> str:
+        """The two results of a lane."""
+        first, second = (part.strip() for part in self.family.definition.split(";"))
+        of_first, of_second = (self.lane(kind) for kind in self.family.result.split("+"))
+        return f"tpc::Both<{of_first}, {of_second}>{{{first}, {second}}}"
+
+    def _bytes_of_lanes(self, parameters: str, passed: str) -> str:
+        """Lanes as wide as the operands', whose bits are a vector of bytes."""
+        t = self.it.t
+        assert t is not None
+        like = types.unsigned_like(t)
+        inner = f"tpc::lanes<{types.vector(like, like.lanes)}>"
+        lane = f"[=]({parameters}) -> {like.scalar} {{ return {self.family.definition}; }}"
+        return f"tpc::bits_of<uchar256>({inner}({lane}, {passed}))"
 
     def _scalar_value(self) -> str:
         if self.family.kind == "each":

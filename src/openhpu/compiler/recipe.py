@@ -57,27 +57,12 @@ def compile_recipe(
                 graph, inputs = trace(program, inductor.decompositions())
             with phases.phase(PASSES):
                 passes.run(graph)
-            try:
-                with phases.phase(INDUCTOR):
-                    arguments = constants.compile_in(program, graph, inputs)
-                    kernels, external_kernels = inductor.build(graph, arguments, description["threads"], work)
-            except OSError:
-                raise
-            except Exception as error:  # Inductor's and the C++ compiler's are of many kinds
-                if (full := os.strerror(errno.ENOSPC)) in str(error):  # the output of a compiler
-                    raise OSError(errno.ENOSPC, full, str(directory)) from error
-                if "InvalidCxxCompiler" in f"{type(error).__name__} {error}":
-                    raise CannotCompile(_NO_COMPILER) from error
-                where = getattr(error, "phase", INDUCTOR)
-                raise CannotCompile(f"{where}: {_reason(error)}", scalars=program.plan.scalars) from error
+            with _told_as_ours(program, directory), phases.phase(INDUCTOR):
+                arguments = constants.compile_in(program, graph, inputs)
+                kernels, external_kernels = inductor.build(graph, arguments, description["threads"], work)
             note_guards(program, inputs)
         known = constants.slots(program)
-        for path in work.iterdir():
-            if path.name not in inductor.FILES and not (keep_sources and path.suffix == ".cpp"):
-                if path.is_dir():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink()
+        _remove_leftovers(work, keep_sources)
         (work / PROGRAM).write_text(program.text)
         manifest = Manifest(
             key=key,
@@ -100,6 +85,33 @@ def compile_recipe(
         (work / MANIFEST).write_text(manifest.to_json())
         publish(work, directory / key)
     return manifest
+
+
+@contextlib.contextmanager
+def _told_as_ours(program: Program, directory: Path) -> Iterator[None]:
+    """Errors of Inductor and of the C++ compiler, which are of many kinds, become CannotCompile or OSError."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        if (full := os.strerror(errno.ENOSPC)) in str(error):  # the output of a compiler
+            raise OSError(errno.ENOSPC, full, str(directory)) from error
+        if "InvalidCxxCompiler" in f"{type(error).__name__} {error}":
+            raise CannotCompile(_NO_COMPILER) from error
+        where = getattr(error, "phase", INDUCTOR)
+        raise CannotCompile(f"{where}: {_reason(error)}", scalars=program.plan.scalars) from error
+
+
+def _remove_leftovers(work: Path, keep_sources: bool) -> None:
+    """Remove what Inductor leaves in its folder beside the files of a recipe."""
+    for path in work.iterdir():
+        if path.name in inductor.FILES or (keep_sources and path.suffix == ".cpp"):
+            continue
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def join_regions(

@@ -147,14 +147,14 @@ def memory_usage(device: DeviceArgument = None) -> int:
 
 def memory_summary(device: DeviceArgument = None, abbreviated: bool = False) -> str:
     """A table of `memory_stats` as text; `abbreviated` leaves the reservations out."""
-    from openhpu.observe.insight import observed
+    from openhpu.observe.insight import sentences
 
     index = _get_device_index(device, optional=True)
     stats = memory_stats(index)
     rows = [("metric", "value")]
     for key, title in _TITLES.items():
         if not (abbreviated and key.startswith("Total")):
-            rows.append((f"{title} ({key})", observed.size(stats[key], 2) if key in _SIZES else str(stats[key])))
+            rows.append((f"{title} ({key})", sentences.size(stats[key], 2) if key in _SIZES else str(stats[key])))
     left, right = (max(len(row[column]) for row in rows) for column in (0, 1))
     lines = [f"| {name:<{left}} | {value:>{right}} |" for name, value in rows]
     rule = "=" * len(lines[0])

@@ -15,14 +15,14 @@ from openhpu import _C, settings
 from openhpu.settings import tables
 
 
-class Row(NamedTuple):
+class PolicyList(NamedTuple):
     """A row of autocast.tsv."""
 
     policy: Literal["lower_precision", "fp32", "promote"]
     operators: tuple[str, ...]
 
 
-_LISTS = dict(tables.beside(__file__, "autocast.tsv", Row, unique="policy"))
+_LISTS = dict(tables.beside(__file__, "autocast.tsv", PolicyList, unique="policy"))
 LOWER_PRECISION, FP32, PROMOTE = _LISTS["lower_precision"], _LISTS["fp32"], _LISTS["promote"]
 
 # Python's names of operators, which Gaudi's own lists contain.

@@ -39,9 +39,9 @@ def _fallback(event: events.Event) -> str:
 
 
 def _recompilation(event: events.Event) -> str:
-    p = event.params
-    dimension = f", dimension {p['dimension']}" if p["dimension"] >= 0 else ""
-    return f"recompilation by {p['cause']} of {p['argument']} in {p['op']}{dimension}: {p['before']} -> {p['after']}"
+    from openhpu.observe.insight import documents, sentences  # with the first message: most scripts have none
+
+    return f"recompilation by {event.params['cause']}: {sentences.recompilation(documents.changed(event.params))}"
 
 
 def _graph(event: events.Event) -> str:

@@ -8,7 +8,7 @@ from openhpu.settings.kinds import Kind, Setting, SettingError
 _EMPTY_IS_A_VALUE = ("text", "choice")
 
 
-class Row(NamedTuple):
+class Variable(NamedTuple):
     """A row of the file.
 
     `default`: as a text that the row allows; empty: unset. `strict`: the default with OPENHPU_STRICT=gaudi, where it is
@@ -30,7 +30,7 @@ class Row(NamedTuple):
     option: str = ""
 
 
-def _setting(table: tables.Table[Row], row: Row) -> Setting:
+def _setting(table: tables.Table[Variable], row: Variable) -> Setting:
     setting = Setting(
         name=row.name,
         kind=row.kind,
@@ -50,19 +50,19 @@ def _setting(table: tables.Table[Row], row: Row) -> Setting:
     return setting
 
 
-def _parsed(table: tables.Table[Row], row: Row, setting: Setting, column: str) -> object:
+def _parsed(table: tables.Table[Variable], row: Variable, setting: Setting, column: str) -> object:
     try:
         return setting.parse(getattr(row, column))
     except SettingError as error:
         raise table.error(row, column, str(error)) from None
 
 
-def read(table: tables.Table[Row]) -> tuple[Setting, ...]:
+def read(table: tables.Table[Variable]) -> tuple[Setting, ...]:
     """The variables of a table. Raises TableError for a default that its row does not allow."""
     return tuple(_setting(table, row) for row in table)
 
 
-ROWS: tuple[Setting, ...] = read(tables.beside(__file__, "variables.toml", Row))
+ROWS: tuple[Setting, ...] = read(tables.beside(__file__, "variables.toml", Variable))
 _BY_NAME = {row.name: row for row in ROWS}
 _FAMILIES = tuple(row for row in ROWS if row.name.endswith("*"))
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from openhpu.observe import events
-from openhpu.observe.insight.observed import changed, fallback, plural, recompilation, shortened
+from openhpu.observe.insight.documents import changed
+from openhpu.observe.insight.sentences import fallback, plural, recompilation, shortened
 
 
 class ExpectationError(AssertionError):

@@ -8,8 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import IO, Any
 
-from openhpu.observe.insight.observed import plural
-from openhpu.observe.insight.report import environment
+from openhpu.observe.insight.page import environment
+from openhpu.observe.insight.sentences import plural
 
 _SHARE = 0.02  # of a run's time that writing may take
 _MOST_ANNOTATIONS = 50

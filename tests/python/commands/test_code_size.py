@@ -69,6 +69,16 @@ def test_a_passed_ceiling_is_named():
     ]
 
 
+def test_a_long_function_is_named():
+    body = "".join(f"    x{i} = {i}\n" for i in range(100))  # three nodes each
+    texts = {"src/a.py": f"def short(): pass\n\n\ndef long():\n{body}", "tests/a.py": f"def test_a():\n{body}"}
+    assert code_size.long_functions(texts) == ["src/a.py:4: long has 302 nodes; a function has at most 300"]
+
+
+def test_no_function_is_too_long():
+    assert code_size.long_functions(code_size.files()) == []
+
+
 def test_each_row_of_the_repository_has_a_ceiling():
     assert set(code_size.groups(code_size.files())) == set(code_size.ceilings())
 

@@ -24,36 +24,21 @@ _NS = 1e9
 
 def summary(border: Border, requests: str, lengths_only: bool) -> dict[str, Any]:
     """All answers, ready for JSON. `requests` says where the traffic came from."""
-    log, clock, prices = border.log, border.clock, border.prices
+    log, clock = border.log, border.clock
     done = [one for one in log.requests.values() if one.last >= 0]
     end = max((one.last for one in done), default=0)
     begin = min((one.arrival for one in done), default=0)
     seconds = (end - begin) / _NS
-    http = nanoseconds(border.settings.http)  # on the way of a first token, and of what follows it
     tokens = sum(one.tokens for one in done)
-    config = border.engine.vllm_config
-    scheduler = config.scheduler_config
     return {
-        "device": prices.device.name,
-        "cards": border.cards.count,
-        "model": config.model_config.model.rstrip("/").rpartition("/")[2],
-        "traffic": requests,
-        "mode": prices.how,
-        "asynchronous_scheduling": bool(scheduler.async_scheduling),
-        "prefix_caching": bool(config.cache_config.enable_prefix_caching),
-        "chunked_prefill": bool(scheduler.enable_chunked_prefill),
-        "max_num_seqs": scheduler.max_num_seqs,
-        "max_num_batched_tokens": scheduler.max_num_batched_tokens,
+        **_how(border, requests),
         "requests": len(done),
         "seconds": _r(seconds),
         "prompt_tokens": sum(one.length for one in done),
         "output_tokens": tokens,
         "output_tokens_per_s": _r(tokens / seconds) if seconds else None,
         "requests_per_s": _r(len(done) / seconds) if seconds else None,
-        "ttft": spread(one.first - one.arrival + http for one in done) | {"http": border.settings.http},
-        "tpot": spread((one.last - one.first) / (one.tokens - 1) for one in done if one.tokens > 1),
-        "e2e": spread(one.last - one.arrival + http for one in done),
-        "queue": spread(one.scheduled - one.arrival for one in done),
+        **_times(done, border.settings.http),
         "prefix_hits": {
             "share": _r(sum(one.cached for one in done) / max(sum(one.length for one in done), 1)),
             "note": "only lengths are known, so nothing can hit" if lengths_only else "",
@@ -72,6 +57,35 @@ def summary(border: Border, requests: str, lengths_only: bool) -> dict[str, Any]
         "warmup": _warmup(border),
         "memory": _memory(border),
         "assumptions": _assumptions(border),
+    }
+
+
+def _how(border: Border, requests: str) -> dict[str, Any]:
+    """The device, the model, and how the engine is set."""
+    prices, config = border.prices, border.engine.vllm_config
+    scheduler = config.scheduler_config
+    return {
+        "device": prices.device.name,
+        "cards": border.cards.count,
+        "model": config.model_config.model.rstrip("/").rpartition("/")[2],
+        "traffic": requests,
+        "mode": prices.how,
+        "asynchronous_scheduling": bool(scheduler.async_scheduling),
+        "prefix_caching": bool(config.cache_config.enable_prefix_caching),
+        "chunked_prefill": bool(scheduler.enable_chunked_prefill),
+        "max_num_seqs": scheduler.max_num_seqs,
+        "max_num_batched_tokens": scheduler.max_num_batched_tokens,
+    }
+
+
+def _times(done: Sequence[Served], http: float) -> dict[str, dict[str, float | None]]:
+    """Spreads of what requests wait for. `http`: seconds on the way of a first token, and of what follows it."""
+    way = nanoseconds(http)
+    return {
+        "ttft": spread(one.first - one.arrival + way for one in done) | {"http": http},
+        "tpot": spread((one.last - one.first) / (one.tokens - 1) for one in done if one.tokens > 1),
+        "e2e": spread(one.last - one.arrival + way for one in done),
+        "queue": spread(one.scheduled - one.arrival for one in done),
     }
 
 
@@ -261,23 +275,7 @@ def _r(value: float) -> float:
 
 def text(found: dict[str, Any]) -> str:
     """The answers for people."""
-    mode = "asynchronous" if found["asynchronous_scheduling"] else "synchronous"
-    rows = [
-        f"{found['model']} on {cards_text(found)}, simulated: {found['requests']:,} requests in "
-        f"{found['seconds']:,.3f} s ({found['traffic']})",
-        f"mode: {found['mode']}, {mode} scheduling, prefix caching {_on(found['prefix_caching'])}, chunked prefill "
-        f"{_on(found['chunked_prefill'])}, at most {found['max_num_seqs']} sequences and "
-        f"{found['max_num_batched_tokens']:,} tokens a step",
-        f"throughput: {found['output_tokens_per_s'] or 0:,.1f} output tokens/s, {found['requests_per_s'] or 0:,.2f} "
-        "requests/s",
-    ]
-    for name, title in (("ttft", "first token"), ("tpot", "later token"), ("e2e", "end to end"), ("queue", "in queue")):
-        one = found[name]
-        if one["median"] is not None:
-            rows.append(
-                f"{title:>12}: median {_ms(one['median'])}, p90 {_ms(one['p90'])}, p99 {_ms(one['p99'])}, mean "
-                f"{_ms(one['mean'])}"
-            )
+    rows = [*_how_text(found), *_times_text(found)]
     if found["cards"] > 1:
         rows.append(f"tensor parallel on {found['cards']} cards; memory and the device's time are those of one card")
     rows.append(
@@ -305,6 +303,31 @@ def text(found: dict[str, Any]) -> str:
         f"  {name} = {one['value']:g} ({one['source']})" for name, one in found["assumptions"]["parameters"].items()
     ]
     return "\n".join(rows)
+
+
+def _how_text(found: dict[str, Any]) -> list[str]:
+    mode = "asynchronous" if found["asynchronous_scheduling"] else "synchronous"
+    return [
+        f"{found['model']} on {cards_text(found)}, simulated: {found['requests']:,} requests in "
+        f"{found['seconds']:,.3f} s ({found['traffic']})",
+        f"mode: {found['mode']}, {mode} scheduling, prefix caching {_on(found['prefix_caching'])}, chunked prefill "
+        f"{_on(found['chunked_prefill'])}, at most {found['max_num_seqs']} sequences and "
+        f"{found['max_num_batched_tokens']:,} tokens a step",
+        f"throughput: {found['output_tokens_per_s'] or 0:,.1f} output tokens/s, {found['requests_per_s'] or 0:,.2f} "
+        "requests/s",
+    ]
+
+
+def _times_text(found: dict[str, Any]) -> list[str]:
+    rows = []
+    for name, title in (("ttft", "first token"), ("tpot", "later token"), ("e2e", "end to end"), ("queue", "in queue")):
+        one = found[name]
+        if one["median"] is not None:
+            rows.append(
+                f"{title:>12}: median {_ms(one['median'])}, p90 {_ms(one['p90'])}, p99 {_ms(one['p99'])}, mean "
+                f"{_ms(one['mean'])}"
+            )
+    return rows
 
 
 def cards_text(found: dict[str, Any]) -> str:

@@ -56,7 +56,21 @@ def _parser() -> argparse.ArgumentParser:
     files.add_argument("--trace", metavar="FILE", help="JSONL, .csv of BurstGPT, .json of vllm bench serve")
     files.add_argument("--timed-trace-chunk-hash-size", type=int, default=16, metavar="N", help="tokens of a block")
     files.add_argument("--timed-trace-sec-multiplier", type=float, default=1.0, metavar="X", help="of times; 0.001: ms")
-    plans = parser.add_argument_group("plans")
+    _add_plans(parser.add_argument_group("plans"))
+    checks = parser.add_argument_group("guards")
+    checks.add_argument("--guards", action="store_true", help="serve again with small real weights: which guards fail?")
+    checks.add_argument("--guards-seconds", type=float, default=1800.0, metavar="S", help="the most that it may take")
+    _add_made_traffic(parser.add_argument_group("traffic that is made"))
+    parser.add_argument("--max-concurrency", type=int, default=0, metavar="N", help="requests on their way at once")
+    stated = parser.add_argument_group("stated parameters")
+    stated.add_argument("--host-step-ms", type=float, metavar="MS", help="the host's share of a step")
+    stated.add_argument("--host-request-us", type=float, metavar="US", help="its share for each request of a step")
+    stated.add_argument("--compile-ms-per-op", type=float, metavar="MS", help="time to compile an operator of a graph")
+    stated.add_argument("--http-ms", type=float, metavar="MS", help="a server's share of each request's time")
+    return parser
+
+
+def _add_plans(plans: argparse._ArgumentGroup) -> None:
     plans.add_argument("--plan", metavar="LIMITS", help="ttft=500ms,tpot=40ms,share=90%%: what serves the traffic so?")
     plans.add_argument("--plan-cards", default="1,2,4,8", metavar="N,...", help="tensor parallel sizes to try")
     plans.add_argument("--plan-max-num-seqs", default="16,32,64,128,256", metavar="N,...", help="batches to try")
@@ -64,10 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     plans.add_argument("--plan-jobs", type=int, default=0, metavar="N", help="candidates at once; default: cores")
     plans.add_argument("--bucket-list", metavar="FILE", help="write the buckets that the traffic needs")
     plans.add_argument("--bucket-share", type=float, default=0.995, metavar="X", help="of the calls, 0 to 1")
-    checks = parser.add_argument_group("guards")
-    checks.add_argument("--guards", action="store_true", help="serve again with small real weights: which guards fail?")
-    checks.add_argument("--guards-seconds", type=float, default=1800.0, metavar="S", help="the most that it may take")
-    made = parser.add_argument_group("traffic that is made")
+
+
+def _add_made_traffic(made: argparse._ArgumentGroup) -> None:
     made.add_argument("--num-prompts", type=int, metavar="N")
     made.add_argument("--random-input-len", type=int, default=1024, metavar="N")
     made.add_argument("--random-output-len", type=int, default=128, metavar="N")
@@ -76,13 +89,6 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--request-rate", type=float, default=math.inf, metavar="X", help="requests/s; default: at once")
     made.add_argument("--burstiness", type=float, default=1.0, metavar="X", help="1: Poisson; less: bursts")
     made.add_argument("--traffic-seed", type=int, default=0, metavar="N")
-    parser.add_argument("--max-concurrency", type=int, default=0, metavar="N", help="requests on their way at once")
-    stated = parser.add_argument_group("stated parameters")
-    stated.add_argument("--host-step-ms", type=float, metavar="MS", help="the host's share of a step")
-    stated.add_argument("--host-request-us", type=float, metavar="US", help="its share for each request of a step")
-    stated.add_argument("--compile-ms-per-op", type=float, metavar="MS", help="time to compile an operator of a graph")
-    stated.add_argument("--http-ms", type=float, metavar="MS", help="a server's share of each request's time")
-    return parser
 
 
 def _settings(options: argparse.Namespace) -> Settings:

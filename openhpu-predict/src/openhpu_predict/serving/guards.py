@@ -106,7 +106,8 @@ def main(job_path: str, out: str) -> None:
     """In the process."""
     job: Job = pickle.loads(Path(job_path).read_bytes())
     from openhpu.observe import events
-    from openhpu.observe.insight.observed import changed, recompilation
+    from openhpu.observe.insight.documents import changed
+    from openhpu.observe.insight.sentences import recompilation
     from openhpu_predict.devices import load
     from openhpu_predict.serving import engine as engines
     from openhpu_predict.serving.real import Real

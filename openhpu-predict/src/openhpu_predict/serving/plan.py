@@ -231,30 +231,33 @@ def text(found: dict[str, Any]) -> str:
         f"{'cards':>5} {'batch':>5} {'buckets':>10} {'meets':>8} {'share (range)':>19} {'good/s':>8} {'tokens/s':>9} "
         f"{'first p90':>10} {'later p90':>10}  bound by",
     ]
-    for one in found["rows"]:
-        head = f"{one['cards']:>5} {one['seqs']:>5} {one['buckets'] + ' ' + str(one['warm_up_buckets']):>10} "
-        if not one["runs"]:
-            rows.append(f"{head}{'-':>8} {one['bound']}")
-            continue
-        share = f"{one['share']:.0%} ({one['share_least']:.0%} to {one['share_most']:.0%})"
-        rows.append(
-            f"{head}{one['meets']:>8} {share:>19} {one['goodput']:>8.2f} {one['output_tokens_per_s'] or 0:>9,.0f} "
-            f"{_ms(one['ttft_p90']):>10} {_ms(one['tpot_p90']):>10}  {one['bound']}"
-        )
-    best = found["rows"][0]
+    return "\n".join([*rows, *map(_row_text, found["rows"]), _best_text(found)])
+
+
+def _row_text(one: dict[str, Any]) -> str:
+    head = f"{one['cards']:>5} {one['seqs']:>5} {one['buckets'] + ' ' + str(one['warm_up_buckets']):>10} "
+    if not one["runs"]:
+        return f"{head}{'-':>8} {one['bound']}"
+    share = f"{one['share']:.0%} ({one['share_least']:.0%} to {one['share_most']:.0%})"
+    return (
+        f"{head}{one['meets']:>8} {share:>19} {one['goodput']:>8.2f} {one['output_tokens_per_s'] or 0:>9,.0f} "
+        f"{_ms(one['ttft_p90']):>10} {_ms(one['tpot_p90']):>10}  {one['bound']}"
+    )
+
+
+def _best_text(found: dict[str, Any]) -> str:
+    best, *others = found["rows"]
     if not found["met"]:
-        rows.append(
+        return (
             f"nothing meets the limits; the best row has {best['share']:.0%} of the requests within them "
             f"({best['cards']} cards, batch {best['seqs']}); it is bound by: {best['bound']}"
         )
-    else:
-        rivals = [one for one in found["rows"][1:] if one["meets"] != "no" and one["cards"] == best["cards"]]
-        near = [one for one in rivals if one["goodput"] >= best["goodput"] * (1 - found["errors"]["later"])]
-        rows.append(
-            f"best: {best['cards']} cards, batch {best['seqs']}, buckets {best['buckets']}; {len(near)} rows with as "
-            "many cards are within the error of it"
-        )
-    return "\n".join(rows)
+    rivals = [one for one in others if one["meets"] != "no" and one["cards"] == best["cards"]]
+    near = [one for one in rivals if one["goodput"] >= best["goodput"] * (1 - found["errors"]["later"])]
+    return (
+        f"best: {best['cards']} cards, batch {best['seqs']}, buckets {best['buckets']}; {len(near)} rows with as "
+        "many cards are within the error of it"
+    )
 
 
 def _ms(seconds: float | None) -> str:

@@ -47,6 +47,14 @@ class Repeats:
         for old, new in zip(inputs, given, strict=True):
             if old is not None:
                 moved[old] = recorder.number(new)
+        self._copy(begin, end, moved)
+        self.copied += 1
+        return tree_unflatten([_made(recorder, one, moved) for one in outputs], made)
+
+    def _copy(self, begin: int, end: int, moved: dict[int | None, int]) -> None:
+        """Record the nodes from `begin` to before `end` again, with the storages of `moved`, to which it adds those
+        that these nodes make."""
+        recording = self._recorder.recording
         shift = len(recording.nodes) - begin
         for number in range(len(recording.blocks)):
             block = recording.blocks[number]
@@ -60,8 +68,6 @@ class Repeats:
             twin.writes = {moved.get(key, key): size for key, size in node.writes.items()}
             twin.cut = node.cut
             recording.nodes.append(twin)
-        self.copied += 1
-        return tree_unflatten([_made(recorder, one, moved) for one in outputs], made)
 
 
 def alike(layer: torch.nn.Module) -> tuple[Any, ...]:

@@ -45,10 +45,17 @@ def document(found: dict[str, Any]) -> dict[str, Any]:
         ("Cache, at most", f"{found['memory']['cache_used_most']:.0%}"),
         ("Preemptions", f"{found['preemptions']:,}"),
     ]
-    buckets = [
-        (str(Bucket(one["phase"], one["batch"], one["length"], one["blocks"])), one["calls"], f"{one['padding']:.0%}")
-        for one in found["buckets"]["rows"][:_ROWS]
-    ]
+    return {
+        "title": f"{found['model']} on {answers.cards_text(found)}, simulated",
+        "facts": facts,
+        "notes": answers.text(found).splitlines()[1:2],
+        "lanes": [],
+        "tables": _tables(found),
+    }
+
+
+def _tables(found: dict[str, Any]) -> list[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]]:
+    """Title, head and rows of each."""
     time = [
         (
             f"{one['from']:,.2f} s",
@@ -61,6 +68,10 @@ def document(found: dict[str, Any]) -> dict[str, Any]:
         )
         for one in found["over_time"]
     ]
+    buckets = [
+        (str(Bucket(one["phase"], one["batch"], one["length"], one["blocks"])), one["calls"], f"{one['padding']:.0%}")
+        for one in found["buckets"]["rows"][:_ROWS]
+    ]
     misses = [
         (f"{one['at']:,.3f} s", str(Bucket(*one["bucket"])), one["call"], one["new"], f"{one['seconds']:,.2f} s")
         for one in found["misses"][:_ROWS]
@@ -70,18 +81,12 @@ def document(found: dict[str, Any]) -> dict[str, Any]:
         for phase in ("prompt", "decode")
         for name, part in list(found[phase]["layers"].items())[: _ROWS // 2]
     ]
-    return {
-        "title": f"{found['model']} on {answers.cards_text(found)}, simulated",
-        "facts": facts,
-        "notes": answers.text(found).splitlines()[1:2],
-        "lanes": [],
-        "tables": [
-            ("Over time", ("From", "Arrivals", "First token", "Tokens/s", "Running", "Waiting", "Cache"), time),
-            ("Buckets", ("Bucket", "Calls", "Padding"), buckets),
-            ("New after the warm-up", ("At", "Bucket", "Call", "What was new", "Compilation"), misses),
-            ("Where the device's time goes", ("Phase", "Layer", "Share"), layers),
-        ],
-    }
+    return [
+        ("Over time", ("From", "Arrivals", "First token", "Tokens/s", "Running", "Waiting", "Cache"), time),
+        ("Buckets", ("Bucket", "Calls", "Padding"), buckets),
+        ("New after the warm-up", ("At", "Bucket", "Call", "What was new", "Compilation"), misses),
+        ("Where the device's time goes", ("Phase", "Layer", "Share"), layers),
+    ]
 
 
 def _ms(seconds: float | None) -> str:

@@ -193,16 +193,7 @@ class Check:
         def find() -> dict[str, Any] | None:
             return self._graph.difference(graph, [*results], plain.results, forwards)
 
-        if [_metadata(t) for t in results] != [_metadata(t) for t in plain.results]:
-            op, site, reason = self._reason(find())
-            self._say("different", f"the plain call returns other tensors; {reason}", op, site)
-            return
-        other = self._outcome.unlike(plain.outcome) if self._outcome and plain.outcome else None
-        if other is not None:
-            op, site, reason = self._reason(find(), fallback=f"{_DECIDED}{self._first_change()}")
-            place, was, now = other
-            text = f"{place} is {_told(now)} of the plain call and {_told(was)} of a replay: {reason}"
-            self._say("different", text, op, site or self._site)
+        if self._says_other_outcome(results, plain, find):
             return
         actual = [*results, *(copy.actual for copy in copies)]
         sources = [*plain.results, *(copy.source for copy in copies)]
@@ -223,6 +214,22 @@ class Check:
         first_op, first_site, reason = self._reason(difference)
         text = f"{what} differs in {amount(a, b)}: {why or reason}"
         self._say("different", text, first_op or op, first_site or site or self._site)
+
+    def _says_other_outcome(self, results: Tensors, plain: Plain, find: Callable[[], dict[str, Any] | None]) -> bool:
+        """Whether the plain call returns other tensors, or another value beside them; then it is said. `find`: where
+        the operators begin to differ."""
+        if [_metadata(t) for t in results] != [_metadata(t) for t in plain.results]:
+            op, site, reason = self._reason(find())
+            self._say("different", f"the plain call returns other tensors; {reason}", op, site)
+            return True
+        other = self._outcome.unlike(plain.outcome) if self._outcome and plain.outcome else None
+        if other is None:
+            return False
+        op, site, reason = self._reason(find(), fallback=f"{_DECIDED}{self._first_change()}")
+        place, was, now = other
+        text = f"{place} is {_told(now)} of the plain call and {_told(was)} of a replay: {reason}"
+        self._say("different", text, op, site or self._site)
+        return True
 
     def _reason(self, found: dict[str, Any] | None, fallback: str = "") -> tuple[str, Site, str]:
         """Where the plain call begins to do something else than the graph, and why."""

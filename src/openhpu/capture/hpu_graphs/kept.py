@@ -282,7 +282,7 @@ class Contents(Kept):
 
     changing = True
 
-    def __init__(self, name: str, live: Any, kind: "Kind") -> None:
+    def __init__(self, name: str, live: Any, kind: "KeptKind") -> None:
         self._name, self._live, self._kind = name, live, kind
         self.again()
 
@@ -316,7 +316,7 @@ def changed(name: str, was: Any, now: Any) -> Iterator[Change]:
 # Contents, by kind of object.
 
 
-class Kind(NamedTuple):
+class KeptKind(NamedTuple):
     """How the contents of an object are taken and given back. `size`: in bytes."""
 
     take: Callable[[Any], Any]
@@ -388,23 +388,23 @@ def _give_ctypes(live: Any, kept: bytes) -> None:
     ctypes.memmove(ctypes.addressof(live), kept, len(kept))
 
 
-STORAGE = Kind(lambda storage: storage.clone(), _give_storage, _same_storage, lambda storage: storage.nbytes())
-_GENERATOR = Kind(lambda g: g.get_state(), lambda g, state: g.set_state(state), torch.equal)
-_POSITION = Kind(lambda file: file.tell(), lambda file, at: file.seek(at))
-_KINDS: tuple[tuple[tuple[type, ...], Kind], ...] = (
-    ((bytearray,), Kind(bytes, _give_bytes, size=len)),
-    ((array.array,), Kind(lambda live: live.tobytes(), _give_array, size=lambda a: len(a) * a.itemsize)),
-    ((io.StringIO, io.BytesIO), Kind(lambda live: (live.getvalue(), live.tell()), _give_buffer)),
+STORAGE = KeptKind(lambda storage: storage.clone(), _give_storage, _same_storage, lambda storage: storage.nbytes())
+_GENERATOR = KeptKind(lambda g: g.get_state(), lambda g, state: g.set_state(state), torch.equal)
+_POSITION = KeptKind(lambda file: file.tell(), lambda file, at: file.seek(at))
+_KINDS: tuple[tuple[tuple[type, ...], KeptKind], ...] = (
+    ((bytearray,), KeptKind(bytes, _give_bytes, size=len)),
+    ((array.array,), KeptKind(lambda live: live.tobytes(), _give_array, size=lambda a: len(a) * a.itemsize)),
+    ((io.StringIO, io.BytesIO), KeptKind(lambda live: (live.getvalue(), live.tell()), _give_buffer)),
     ((torch.Generator,), _GENERATOR),
-    ((random.Random,), Kind(lambda live: live.getstate(), lambda live, state: live.setstate(state))),
+    ((random.Random,), KeptKind(lambda live: live.getstate(), lambda live, state: live.setstate(state))),
     (
         (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union),
-        Kind(bytes, _give_ctypes, size=ctypes.sizeof),
+        KeptKind(bytes, _give_ctypes, size=ctypes.sizeof),
     ),
 )
 
 
-def kind_of_contents(value: Any) -> Kind | None:
+def kind_of_contents(value: Any) -> KeptKind | None:
     """How the contents of `value` are kept; None: it is no object of contents."""
     for classes, kind in _KINDS:
         if isinstance(value, classes):
@@ -413,25 +413,25 @@ def kind_of_contents(value: Any) -> Kind | None:
     return position_of(value) if isinstance(value, io.IOBase) else found
 
 
-def _kind_of_numpy(value: Any) -> Kind | None:
+def _kind_of_numpy(value: Any) -> KeptKind | None:
     import numpy
 
     if isinstance(value, numpy.ndarray):
-        return Kind(_take_numpy, _give_numpy, _same_numpy, lambda live: int(live.nbytes))
+        return KeptKind(_take_numpy, _give_numpy, _same_numpy, lambda live: int(live.nbytes))
     if isinstance(value, numpy.random.Generator):
-        return Kind(
+        return KeptKind(
             lambda live: live.bit_generator.state,
             lambda live, state: setattr(live.bit_generator, "state", state),
             _same_state,
         )
     if isinstance(value, numpy.random.BitGenerator):
-        return Kind(lambda live: live.state, lambda live, state: setattr(live, "state", state), _same_state)
+        return KeptKind(lambda live: live.state, lambda live, state: setattr(live, "state", state), _same_state)
     if isinstance(value, numpy.random.RandomState):
-        return Kind(lambda live: live.get_state(), lambda live, state: live.set_state(state), _same_state)
+        return KeptKind(lambda live: live.get_state(), lambda live, state: live.set_state(state), _same_state)
     return None
 
 
-def position_of(file: Any) -> Kind | None:
+def position_of(file: Any) -> KeptKind | None:
     """Of a file that is only read: its position."""
     with contextlib.suppress(OSError, ValueError):
         if not file.closed and file.readable() and not file.writable() and file.seekable():

@@ -170,7 +170,7 @@ class Reached:
             yield f"{name}._backward_hooks", hook, ()
         yield from self._look_at_attributes(name, value)
 
-    def _look_at_contents(self, name: str, value: Any, kind: kept.Kind) -> Iterator[tuple[str, Any, Any]]:
+    def _look_at_contents(self, name: str, value: Any, kind: kept.KeptKind) -> Iterator[tuple[str, Any, Any]]:
         self._bytes += kind.size(value)
         if self._bytes > _MOST_BYTES:
             self._refuse(name, value, "there is no memory for a copy of what it holds")
@@ -208,14 +208,21 @@ class Reached:
         elif isinstance(value, _IMMUTABLE) and not isinstance(value, numbers.Number | str | bytes):
             return
         elif not isinstance(value, _IMMUTABLE) and not _is_of_python(cls):
-            iterates = hasattr(cls, "__next__") or isinstance(value, types.CoroutineType)
-            why = "what is taken from it can't be put back" if iterates else "what changes in it can't be undone"
-            if cls.__module__.partition(".")[0] not in ("torch", "openhpu") or _is_scripted(value):
-                self._refuse(name, value, why)
+            self._refuse_unknown(name, value)
             return
         yield from self._look_at_attributes(name, value)
         if not _is_library_class(cls):
             yield name, cls, ()
+
+    def _refuse_unknown(self, name: str, value: Any) -> None:
+        """Of a class that is not Python's: it is refused, unless PyTorch or this project made it."""
+        cls = type(value)
+        if cls.__module__.partition(".")[0] in ("torch", "openhpu") and not _is_scripted(value):
+            return
+        iterates = hasattr(cls, "__next__") or isinstance(value, types.CoroutineType)
+        self._refuse(
+            name, value, "what is taken from it can't be put back" if iterates else "what changes in it can't be undone"
+        )
 
     @staticmethod
     def _entries(name: str, value: dict[Any, Any]) -> Iterator[tuple[str, Any, Any]]:

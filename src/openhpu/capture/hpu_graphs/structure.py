@@ -291,6 +291,17 @@ def same(node: Node, rest: Any, parts: Parts) -> bool:
     return rest == node.rest and len(parts) == len(node.parts) and all(map(operator.is_, parts, node.parts))
 
 
+def _is_plain(kind: Kind) -> bool:
+    """Whether values of it are compared as they are, not part by part."""
+    return kind is ATOM or kind is NUMBER or kind is NAMESPACE or not kind.ordered
+
+
+def _equal_plainly(kind: Kind, a: Any, b: Any) -> bool:
+    if kind is NAMESPACE:  # one is equal to itself only
+        return False
+    return bool(repr(a) == repr(b) if kind is NUMBER else a == b)
+
+
 def unlike(here: Any, there: Any, names: tuple[str, ...]) -> tuple[str, Any, Any] | None:
     """The first place where two values differ in more than their tensors, with what is there in both.
 
@@ -302,6 +313,7 @@ def unlike(here: Any, there: Any, names: tuple[str, ...]) -> tuple[str, Any, Any
     for place, a, b in waiting:  # grows meanwhile
         tensors = isinstance(a, torch.Tensor), isinstance(b, torch.Tensor)
         if any(tensors):
+            # The same tensor at one place must be the same one at all others.
             same_one = numbers[0].setdefault(id(a), len(numbers[0])) == numbers[1].setdefault(id(b), len(numbers[1]))
             if not all(tensors) or not same_one:
                 return place, a, b
@@ -313,9 +325,8 @@ def unlike(here: Any, there: Any, names: tuple[str, ...]) -> tuple[str, Any, Any
         kind = kind_of(type(a))
         if type(a) is not type(b):
             return place, a, b
-        if kind is ATOM or kind is NUMBER or kind is NAMESPACE or not kind.ordered:
-            alike = kind is not NAMESPACE and (repr(a) == repr(b) if kind is NUMBER else a == b)
-            if not alike:
+        if _is_plain(kind):
+            if not _equal_plainly(kind, a, b):
                 return place, a, b
             continue
         (rest, parts), (other_rest, other_parts) = ((attributes(t) if all(tensors) else kind.apart(t)) for t in (a, b))

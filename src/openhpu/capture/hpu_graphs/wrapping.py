@@ -105,20 +105,8 @@ class GraphedFunction(Whole):
         key = (given.key, structure.overlaps(tensors, storages), structure.context_key(self._training()))
         cached = self.cache.get(key)
         if cached is None:
-            full = self._max_graphs is not None and len(self.cache) >= self._max_graphs
-            if full or key in self._ungraphed:
-                return self.function(*args, **kwargs)
-            capturing = Capturing(self.function)
-            try:
-                cached = self.cache[key] = self._capture(given)
-                capturing.done(cached.graph, given=given)
-                cached.check = check_of(self.function, cached.graph, outcome=cached.outcome)
-            except Busy:  # a later call captures
-                return self.function(*args, **kwargs)
-            except Uncapturable as reason:
-                given.restore()
-                self._ungraphed.add(key)
-                self._warn(self.function, reason, stacklevel=4)
+            cached = self._captured(key, given)
+            if cached is None:
                 return self.function(*args, **kwargs)
         elif warmup_mode:
             steps.mark_step()
@@ -131,6 +119,25 @@ class GraphedFunction(Whole):
         listened = self._new_results and events.wanted("difference")
         self._given = [weakref.ref(tensor) for tensor in results] if listened else []
         return cached.outcome.give(given, results, tensors) if cached.outcome else results
+
+    def _captured(self, key: Hashable, given: Walk) -> CachedParams | None:
+        """The new graph of a call; None if it runs without one."""
+        full = self._max_graphs is not None and len(self.cache) >= self._max_graphs
+        if full or key in self._ungraphed:
+            return None
+        capturing = Capturing(self.function)
+        try:
+            cached = self.cache[key] = self._capture(given)
+            capturing.done(cached.graph, given=given)
+            cached.check = check_of(self.function, cached.graph, outcome=cached.outcome)
+            return cached
+        except Busy:  # a later call captures
+            return None
+        except Uncapturable as reason:
+            given.restore()
+            self._ungraphed.add(key)
+            self._warn(self.function, reason, stacklevel=5)
+            return None
 
     def _inputs(self, given: Walk) -> Copies:
         # Where each call brings inputs of its own, large ones, as a cache of keys and values, need no copy.

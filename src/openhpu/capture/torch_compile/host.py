@@ -62,26 +62,7 @@ def hoist_numbers(module: fx.GraphModule, device: torch.device) -> frozenset[fx.
     them.
     """
     graph = module.graph
-    fixed = host_constants(module)
-    ready: set[fx.Node] = set()  # numbers and sizes that are known when the call begins
-    moved: set[fx.Node] = set()
-    writes: set[fx.Node] = set()
-    for node in graph.nodes:
-        if not _is_number(node, module) or not all(source in ready for source in node.all_input_nodes):
-            continue
-        if isinstance(node.target, OpOverload):
-            if torch.Tag.nondeterministic_seeded in node.target.tags:
-                continue
-            if node.target._schema.is_mutable:
-                writes.add(node)
-                continue
-            if node not in fixed:
-                moved.add(node)
-        if not isinstance(node.target, HigherOrderOperator):
-            ready.add(node)
-    for node in reversed(graph.nodes):  # and what they are computed from
-        if node in moved:
-            moved.update(source for source in node.all_input_nodes if source.op == "call_function")
+    ready, moved, writes = _of_numbers(module)
     first = next(node for node in graph.nodes if node.op != "placeholder" and node not in moved)
     for node in [node for node in graph.nodes if node in moved]:
         first.prepend(node)
@@ -100,6 +81,32 @@ def hoist_numbers(module: fx.GraphModule, device: torch.device) -> frozenset[fx.
             moved.add(copy)
     module.recompile()
     return frozenset(moved | writes)
+
+
+def _of_numbers(module: fx.GraphModule) -> tuple[set[fx.Node], set[fx.Node], set[fx.Node]]:
+    """The nodes whose numbers are known when a call begins, those that the host computes from such, and its writes."""
+    graph = module.graph
+    fixed = host_constants(module)
+    ready: set[fx.Node] = set()
+    moved: set[fx.Node] = set()
+    writes: set[fx.Node] = set()
+    for node in graph.nodes:
+        if not _is_number(node, module) or not all(source in ready for source in node.all_input_nodes):
+            continue
+        if isinstance(node.target, OpOverload):
+            if torch.Tag.nondeterministic_seeded in node.target.tags:
+                continue
+            if node.target._schema.is_mutable:
+                writes.add(node)
+                continue
+            if node not in fixed:
+                moved.add(node)
+        if not isinstance(node.target, HigherOrderOperator):
+            ready.add(node)
+    for node in reversed(graph.nodes):  # and what they are computed from
+        if node in moved:
+            moved.update(source for source in node.all_input_nodes if source.op == "call_function")
+    return ready, moved, writes
 
 
 def _is_number(node: fx.Node, module: fx.GraphModule) -> bool:

@@ -26,7 +26,7 @@ _FINISH_S = 60.0
 
 
 @dataclass(frozen=True)
-class Row:
+class DumpedNode:
     """A node of a drawn graph: its operator, its results, its line in the script, and the nodes that it reads."""
 
     name: str
@@ -76,7 +76,7 @@ def _forms() -> tuple[str, ...]:
     return ()
 
 
-def rows(description: Description) -> list[Row]:
+def rows(description: Description) -> list[DumpedNode]:
     """The nodes in order, each with the last writers of its operands."""
     from openhpu.compiler.program.plan import written_arguments
 
@@ -93,7 +93,7 @@ def rows(description: Description) -> list[Row]:
                 wrote[output[1]] = number
         op = node["op"].removeprefix("aten::")
         line = description.get("sites", {}).get(node["site"], "")
-        found.append(Row(f"n{number}_{op.replace('.', '_')}", node["op"], _result(node), line, reads))
+        found.append(DumpedNode(f"n{number}_{op.replace('.', '_')}", node["op"], _result(node), line, reads))
     return found
 
 
@@ -145,7 +145,7 @@ def _pbtxt(description: Description) -> str:
     return "".join(_pbtxt_node(row, nodes) for row in nodes) + "versions { producer: 22 }\n"
 
 
-def _pbtxt_node(row: Row, nodes: list[Row]) -> str:
+def _pbtxt_node(row: DumpedNode, nodes: list[DumpedNode]) -> str:
     inputs = "".join(f'  input: "{nodes[source].name}"\n' for source in row.reads)
     attributes = "".join(
         f'  attr {{ key: "{key}" value {{ s: "{_quoted(value)}" }} }}\n'

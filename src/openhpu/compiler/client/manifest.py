@@ -55,49 +55,63 @@ def misfit(manifest: "Manifest", description: Description) -> str | None:
 
 def _misfits(manifest: "Manifest", description: Description) -> Iterator[str]:
     slots, scalars, nodes = description["slots"], description["scalars"], description["nodes"]
-    symbols = description.get("symbols", {})
     if manifest.threads != description["threads"]:
         yield f"it is for {manifest.threads} threads"
     if bool(manifest.calls) != bool(manifest.regions):
         yield "it has calls without regions, or regions without calls"
     calls = manifest.calls or (Call(0, tuple(range(len(slots))), tuple(range(len(scalars))), 0),)
-    begins = [call.node for call in calls]
-    if not all(type(node) is int for node in begins) or begins != sorted(set(begins)) or begins[0] != 0:
-        yield "its calls begin with other nodes"
+    yield from _misfits_of_begins([call.node for call in calls])
     returned: set[int] = set()
-    for call, end in zip(calls, [*begins[1:], len(nodes)], strict=True):
-        if not all(type(slot) is int and 0 <= slot < len(slots) for slot in call.slots):
-            yield "it has a call with a slot that there is not"
-        if len(set(call.slots)) != len(call.slots):
-            yield "it has a call with one slot twice"
-        if not all(type(index) is int and 0 <= index < len(scalars) for index in call.scalars):
-            yield "it has a call with a number that there is not"
-        if not (type(call.region) is int and NODES <= call.region < max(1, len(manifest.regions))):
-            yield f"it has no region {call.region}"
+    for call, end in zip(calls, [*(call.node for call in calls[1:]), len(nodes)], strict=True):
+        yield from _misfits_of_call(manifest, call, description)
         if call.region == NODES:
             returned.update(out[1] for node in nodes[call.node : end] for out in node["outputs"] if out[0] == "fresh")
             continue
         region = manifest.regions[call.region] if manifest.regions else manifest
         if region.threads != manifest.threads or (region.calls and region is not manifest):
             yield "it has a region for another number of threads, or one with regions"
-        yield from _misfits_of_call(region, call, end, description)
+        yield from _misfits_of_tensors(region, call, description)
+        yield from _misfits_of_numbers(region, call, end, description)
         returned.update(call.slots[spec.slot] for spec in region.outputs)
-    live = set(description["live"])
-    if not manifest.calls and not live.issuperset(returned):
-        yield "it returns a result that was not requested"
-    for node in nodes:
-        for out in node["outputs"]:
-            if out[0] == "fresh" and out[1] in live and 0 not in out[3] and out[1] not in returned:
-                yield f"it does not return slot {out[1]}"
+    yield from _misfits_of_results(manifest, returned, description)
     for guard in manifest.guards:
-        if len(guard) != 2 or not all(_is_number(side, symbols) for side in guard):
+        if len(guard) != 2 or not all(_is_number(side, description.get("symbols", {})) for side in guard):
             yield f"{guard!r} is no guard"
     if not all(type(number) is int for number in manifest.external_kernels.values()):
         yield "its kernels have no numbers"
 
 
-def _misfits_of_call(region: "Manifest", call: Call, end: int, description: Description) -> Iterator[str]:
-    """Of a call of a region that has the nodes before `end`."""
+def _misfits_of_begins(begins: list[int]) -> Iterator[str]:
+    if not all(type(node) is int for node in begins) or begins != sorted(set(begins)) or begins[0] != 0:
+        yield "its calls begin with other nodes"
+
+
+def _misfits_of_call(manifest: "Manifest", call: Call, description: Description) -> Iterator[str]:
+    """Of what a call names: slots, numbers and a region."""
+    slots, scalars = len(description["slots"]), len(description["scalars"])
+    if not all(type(slot) is int and 0 <= slot < slots for slot in call.slots):
+        yield "it has a call with a slot that there is not"
+    if len(set(call.slots)) != len(call.slots):
+        yield "it has a call with one slot twice"
+    if not all(type(index) is int and 0 <= index < scalars for index in call.scalars):
+        yield "it has a call with a number that there is not"
+    if not (type(call.region) is int and NODES <= call.region < max(1, len(manifest.regions))):
+        yield f"it has no region {call.region}"
+
+
+def _misfits_of_results(manifest: "Manifest", returned: set[int], description: Description) -> Iterator[str]:
+    """Of the slots that all calls together return."""
+    live = set(description["live"])
+    if not manifest.calls and not live.issuperset(returned):
+        yield "it returns a result that was not requested"
+    for node in description["nodes"]:
+        for out in node["outputs"]:
+            if out[0] == "fresh" and out[1] in live and 0 not in out[3] and out[1] not in returned:
+                yield f"it does not return slot {out[1]}"
+
+
+def _misfits_of_tensors(region: "Manifest", call: Call, description: Description) -> Iterator[str]:
+    """Of the tensors that a region takes and returns, in the slots of a call."""
     slots, symbols = description["slots"], description.get("symbols", {})
     for spec in (*region.inputs, *region.outputs):
         if not (isinstance(spec, SlotTensor) and isinstance(spec.dtype, torch.dtype)):
@@ -114,14 +128,18 @@ def _misfits_of_call(region: "Manifest", call: Call, end: int, description: Desc
             low, high = Geometry(spec.dtype, spec.sizes, spec.strides, spec.offset).span  # type: ignore[arg-type]
             if not 0 <= low <= high <= nbytes:
                 yield f"{spec!r} lies outside of its {nbytes} bytes"
+    results = [call.slots[spec.slot] for spec in region.outputs]
+    if len(set(results)) != len(results) or any(slots[slot]["kind"] != "fresh" for slot in results):
+        yield "it returns a result that was not requested"
+
+
+def _misfits_of_numbers(region: "Manifest", call: Call, end: int, description: Description) -> Iterator[str]:
+    """Of the numbers that a region takes, and of those that it counts for a call of the nodes before `end`."""
     for index in (*region.variable, *(spec.index for spec in region.scalar_inputs)):
         if not (0 <= index < len(call.scalars) and description["variable"][call.scalars[index]]):
             yield f"number {index} is none that may vary"
     if not all(isinstance(spec.dtype, torch.dtype) for spec in region.scalar_inputs):
         yield "a number has no dtype"
-    results = [call.slots[spec.slot] for spec in region.outputs]
-    if len(set(results)) != len(results) or any(slots[slot]["kind"] != "fresh" for slot in results):
-        yield "it returns a result that was not requested"
     counting = (*region.counted, *region.overflowing)
     if not all(type(node) is int and 0 <= node < end - call.node for node in counting):
         yield "it counts indices or overflows of a node that it does not have"

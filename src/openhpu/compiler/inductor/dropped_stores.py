@@ -10,24 +10,24 @@ additions.
 """
 
 import contextlib
+import functools
 import re
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 
 @contextlib.contextmanager
 def guarded() -> Iterator[None]:
     """While it lasts, Inductor's stores to places that tensors name look for negative indices and add in order."""
-    from torch._inductor.codegen.common import DeferredLine, IndentedBuffer
     from torch._inductor.codegen.cpp import CppKernel, CppVecKernel, OuterLoopFusedKernel, ParallelDepth
-    from torch._inductor.virtualized import V
 
     scalar, vector = CppKernel.store, CppVecKernel.store
 
     def in_order(plain: Any, guarded: Any) -> Any:
         def wrapped(self: Any, name: str, index: Any, value: Any, mode: Any = None) -> None:
+            store = _Store(self, name, index, value, mode)
             variables = _indirect(self, index)
             adding: Any = contextlib.nullcontext()
             if mode is not None:
@@ -35,9 +35,9 @@ def guarded() -> Iterator[None]:
                 adding = mock.patch.object(self, "num_threads", 1)
             with adding:
                 if variables:
-                    guarded(self, variables, name, index, value, mode)
+                    guarded(store, variables)
                 else:
-                    plain(self, name, index, value, mode)
+                    plain(*store)
 
         return wrapped
 
@@ -49,43 +49,61 @@ def guarded() -> Iterator[None]:
 
         return wrapped
 
-    def store(self: Any, variables: list[Any], name: str, index: Any, value: Any, mode: Any) -> None:
-        with mock.patch.object(self, "stores", IndentedBuffer()) as stores:
-            scalar(self, name, index, value, mode)
-        condition = _condition(map(str, variables))
-        for line in stores._lines:
-            self.stores.writeline(DeferredLine(name, f"if ({condition}) {line.line}"))  # type: ignore[union-attr]
-
-    def store_vector(self: Any, variables: list[Any], name: str, index: Any, value: Any, mode: Any) -> None:
-        if not value.is_vec:
-            value = self.broadcast(value)
-        variable, dtype = self.args.output(name), V.graph.get_dtype(name)
-        index = self.rename_indexing(index)
-        contiguous = self._try_get_const_stride(index, self.itervars[self.tiling_idx]) == 1
-        code = IndentedBuffer()
-        if contiguous:
-            code.writeline(f"if ({_condition(map(str, variables))})")
-            code.writeline("{")
-            code.splice(self._get_store_line(value, variable, index, dtype, accu_store=mode is not None))
-            code.writeline("}")
-        else:
-            lanes = IndentedBuffer()
-            self._load_or_store_non_contiguous(
-                variable, index, dtype, buffer=lanes, store_value=value, accu_store=mode is not None
-            )
-            fixed = [str(each) for each in variables if not each.is_vec]
-            for line in lanes._lines:
-                code.writeline(_guarded_lane(str(line), variable, fixed))
-        self.stores.splice(code.map(lambda line: DeferredLine(name, line)))
-
     depth, fused_depth = CppKernel.decide_parallel_depth, OuterLoopFusedKernel.decide_parallel_depth
     with (
-        mock.patch.object(CppKernel, "store", in_order(scalar, store)),
-        mock.patch.object(CppVecKernel, "store", in_order(vector, store_vector)),
+        mock.patch.object(CppKernel, "store", in_order(scalar, functools.partial(_store_if, scalar))),
+        mock.patch.object(CppVecKernel, "store", in_order(vector, _store_lanes_if)),
         mock.patch.object(CppKernel, "decide_parallel_depth", on_one_thread(depth)),
         mock.patch.object(OuterLoopFusedKernel, "decide_parallel_depth", on_one_thread(fused_depth)),
     ):
         yield
+
+
+class _Store(NamedTuple):
+    """A call of Inductor's `store`: a kernel writes `value` to the address `index` of the buffer `name`. With a `mode`
+    it adds."""
+
+    kernel: Any
+    name: str
+    index: Any
+    value: Any
+    mode: Any
+
+
+def _store_if(scalar: Any, store: _Store, variables: list[Any]) -> None:
+    """`scalar`, a kernel's `store`, where no index is negative."""
+    from torch._inductor.codegen.common import DeferredLine, IndentedBuffer
+
+    with mock.patch.object(store.kernel, "stores", IndentedBuffer()) as stores:
+        scalar(*store)
+    condition = _condition(map(str, variables))
+    for line in stores._lines:
+        store.kernel.stores.writeline(DeferredLine(store.name, f"if ({condition}) {line.line}"))  # type: ignore[union-attr]
+
+
+def _store_lanes_if(store: _Store, variables: list[Any]) -> None:
+    """The same of a vector; where lanes have addresses of their own, each has its own condition."""
+    from torch._inductor.codegen.common import DeferredLine, IndentedBuffer
+    from torch._inductor.virtualized import V
+
+    kernel, adds = store.kernel, store.mode is not None
+    value = store.value if store.value.is_vec else kernel.broadcast(store.value)
+    variable, dtype = kernel.args.output(store.name), V.graph.get_dtype(store.name)
+    index = kernel.rename_indexing(store.index)
+    contiguous = kernel._try_get_const_stride(index, kernel.itervars[kernel.tiling_idx]) == 1
+    code = IndentedBuffer()
+    if contiguous:
+        code.writeline(f"if ({_condition(map(str, variables))})")
+        code.writeline("{")
+        code.splice(kernel._get_store_line(value, variable, index, dtype, accu_store=adds))
+        code.writeline("}")
+    else:
+        lanes = IndentedBuffer()
+        kernel._load_or_store_non_contiguous(variable, index, dtype, buffer=lanes, store_value=value, accu_store=adds)
+        fixed = [str(each) for each in variables if not each.is_vec]
+        for line in lanes._lines:
+            code.writeline(_guarded_lane(str(line), variable, fixed))
+    kernel.stores.splice(code.map(lambda line: DeferredLine(store.name, line)))
 
 
 # Kernels with a store that adds.

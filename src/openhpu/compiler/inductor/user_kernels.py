@@ -27,15 +27,15 @@ extern "C" { __attribute__((visibility("default"))) OpenhpuUserKernel openhpu_us
 """
 
 
+_CPU = torch.device("cpu")
+
+
 @functools.cache
-def register_lowering() -> None:
-    """Register what the operator means for Inductor, once."""
+def _node() -> type[Any]:
+    """The class of a call in Inductor's graph. Inductor is imported here, since few processes need it."""
     from torch._inductor import ir
-    from torch._inductor.lowering import clone, empty, register_lowering as register
     from torch._inductor.virtualized import V
     from torch.utils._ordered_set import OrderedSet
-
-    cpu = torch.device("cpu")
 
     class UserKernel(ir.ExternKernel):
         """A call that fills `outputs`, which are buffers already."""
@@ -45,16 +45,16 @@ def register_lowering() -> None:
         ) -> None:
             boxes = [None if t is None else self.realize_input(self.require_contiguous(t)) for t in inputs]
             tensors = [t for t in boxes if t is not None]
-            super().__init__(None, ir.NoneLayout(device=cpu), self.unwrap_storage([*tensors, *outputs]), tuple(words))
+            super().__init__(None, ir.NoneLayout(device=_CPU), self.unwrap_storage([*tensors, *outputs]), tuple(words))
             self.what = (op, [t is not None for t in boxes], params)
-            self.mutation_outputs = [ir.MutationOutput(ir.NoneLayout(device=cpu), box, self) for box in outputs]
+            self.mutation_outputs = [ir.MutationOutput(ir.NoneLayout(device=_CPU), box, self) for box in outputs]
             V.graph.register_operation(self)
 
         def get_outputs(self) -> list[Any]:
             return list(self.mutation_outputs)
 
         def get_device(self) -> torch.device:
-            return cpu
+            return _CPU
 
         def get_unbacked_symbol_defs(self) -> Any:
             return OrderedSet()
@@ -77,15 +77,23 @@ def register_lowering() -> None:
             )
             wrapper.writeline("OPENHPU_MARK(nullptr);")
 
+    return UserKernel
+
+
+@functools.cache
+def register_lowering() -> None:
+    """Register what the operator means for Inductor, once."""
+    from torch._inductor.lowering import clone, empty, register_lowering as register
+
     @register(torch.ops.openhpu_compiler.user_kernel.default, type_promotion_kind=None)
     def call(op: str, inputs: Any, starts: Any, sizes: Any, layout: Sequence[int], words: Sequence[Any]) -> Any:
         outputs, given = [], iter(starts)
         for result in user_kernels.results(sizes, layout):
             if result.written < 0:
-                output = empty(result.sizes, dtype=result.dtype, device=cpu)
+                output = empty(result.sizes, dtype=result.dtype, device=_CPU)
             else:
                 output = clone(next(given), memory_format=torch.contiguous_format)
             output.realize()
             outputs.append(output)
-        UserKernel(op, inputs, outputs, words, layout[0])
+        _node()(op, inputs, outputs, words, layout[0])
         return outputs

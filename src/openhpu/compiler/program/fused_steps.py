@@ -80,6 +80,40 @@ def _power(base: float, steps: Tensor) -> Tensor:
     return result
 
 
+class _Adam(NamedTuple):
+    """What Adam and AdamW do with one parameter. `rate`: the learning rate; a tensor is 0-dim, of float64."""
+
+    decoupled: bool
+    rate: Number
+    beta1: float
+    beta2: float
+    weight_decay: float
+
+    def decayed(self, value: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+        """The parameter's value and its gradient, one of them with the weight decay."""
+        if not self.weight_decay:
+            return value, grad
+        if self.decoupled:
+            return value * _coefficient(1 - self.rate * self.weight_decay, value.dtype), grad
+        return value, grad + value * self.weight_decay
+
+    def corrections(
+        self, state_steps: list[Tensor], dtypes: set[torch.dtype]
+    ) -> dict[torch.dtype, tuple[Tensor, Tensor]]:
+        """For each dtype: the steps' sizes, and the roots by which those of the squares are divided, [parameters]."""
+        steps = stored(torch.stack([step.reshape(()) for step in state_steps]).to(torch.int64))
+        step_sizes = (1 - _power(self.beta1, steps)).reciprocal() * self.rate
+        roots = (1 - _power(self.beta2, steps)).sqrt()
+        return {dtype: (stored(step_sizes.to(dtype)), stored(roots.to(dtype))) for dtype in dtypes}
+
+    def averages(self, grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor) -> tuple[Tensor, Tensor]:
+        """The new averages of the gradient and of its square, in the gradient's dtype."""
+        average = exp_avg.to(grad.dtype)
+        average = average + (grad - average) * (1 - self.beta1)
+        square = exp_avg_sq.to(grad.dtype) * self.beta2 + (1 - self.beta2) * grad * grad
+        return average, square
+
+
 def _adam(
     decoupled: bool,
     params: list[Tensor],
@@ -119,25 +153,13 @@ def _adam(
         )
         return
     given = _Gradients(grads, grad_scale, found_inf, maximize)
-    steps = stored(torch.stack([step.reshape(()) for step in state_steps]).to(torch.int64))
-    rate = _coefficient(lr, torch.float64)
-    step_sizes = (1 - _power(beta1, steps)).reciprocal() * rate
-    roots = (1 - _power(beta2, steps)).sqrt()
-    dtypes = {_computed_in(param.dtype) for param in params}
-    by_dtype = {dtype: (stored(step_sizes.to(dtype)), stored(roots.to(dtype))) for dtype in dtypes}
+    rule = _Adam(decoupled, _coefficient(lr, torch.float64), beta1, beta2, weight_decay)
+    by_dtype = rule.corrections(state_steps, {_computed_in(param.dtype) for param in params})
     for i, (param, exp_avg, exp_avg_sq) in enumerate(zip(params, exp_avgs, exp_avg_sqs, strict=True)):
         dtype = _computed_in(param.dtype)
         step_size, root = by_dtype[dtype][0][i], by_dtype[dtype][1][i]
-        grad = given.unscaled(i, dtype)
-        value = param.to(dtype)
-        if weight_decay:
-            if decoupled:
-                value = value * _coefficient(1 - rate * weight_decay, dtype)
-            else:
-                grad = grad + value * weight_decay
-        average = exp_avg.to(dtype)
-        average = average + (grad - average) * (1 - beta1)
-        square = exp_avg_sq.to(dtype) * beta2 + (1 - beta2) * grad * grad
+        value, grad = rule.decayed(param.to(dtype), given.unscaled(i, dtype))
+        average, square = rule.averages(grad, exp_avg, exp_avg_sq)
         largest = square
         if amsgrad:
             largest = torch.maximum(max_exp_avg_sqs[i].to(dtype), square)

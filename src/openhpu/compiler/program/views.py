@@ -118,21 +118,25 @@ def _along_axes(base: Geometry, wanted: Geometry) -> list[Step] | None:
             return None
         axis = below[-1]
         axis_of[dim] = axis
-        start = starts[axis]
-        step = stride // base.strides[axis]
-        stop = start + (n - 1) * step + 1
-        if stop > base.sizes[axis]:
+        part = _part(base.sizes[axis], starts[axis], n, stride // base.strides[axis])
+        if part is None:
             return None
-        if step == 1 and n == base.sizes[axis]:
-            index[axis] = slice(None)
-        else:
-            last = None if stop == base.sizes[axis] else stop
-            index[axis] = slice(start or None, last, step if step > 1 else None)
+        index[axis] = part
     if len(base.sizes) == len(wanted.sizes):
         for axis in set(starts) - set(axis_of) - set(axis_of.values()):  # keeps its place as a dimension of size 1
             stop = starts[axis] + 1
             index[axis] = slice(starts[axis] or None, None if stop == base.sizes[axis] else stop)
     return _assembled(base, wanted, index, axis_of)
+
+
+def _part(size: int, start: int, n: int, step: int) -> slice | None:
+    """The slice of `n` elements from `start` on along an axis of that size; None if the axis ends before."""
+    stop = start + (n - 1) * step + 1
+    if stop > size:
+        return None
+    if step == 1 and n == size:
+        return slice(None)
+    return slice(start or None, None if stop == size else stop, step if step > 1 else None)
 
 
 def _starts(base: Geometry, distance: int) -> dict[int, int] | None:
@@ -159,19 +163,7 @@ def _assembled(base: Geometry, wanted: Geometry, index: dict[int, int | slice], 
     if items:
         steps.append(Step("index", tuple(items)))
     kept = [axis for axis in range(len(base.sizes)) if not isinstance(index.get(axis), int)]
-    spare = [axis for axis in kept if axis not in axis_of.values()]  # of size 1
-    order, shape = [], []
-    for dim, n in enumerate(wanted.sizes):
-        if dim in axis_of:
-            order.append(axis_of[dim])
-            shape.append(n)
-        elif spare:
-            order.append(spare.pop(0))
-            shape.append(1)
-    if spare:  # the view below drops them, wherever they are
-        used = [axis for axis in order if axis in axis_of.values()]
-        order = sorted(order + spare) if used == sorted(used) else order + spare
-        shape = [next((wanted.sizes[dim] for dim in axis_of if axis_of[dim] == axis), 1) for axis in order]
+    order, shape = _ordered(wanted, kept, axis_of)
     steps += _permuted([kept.index(axis) for axis in order])
     unexpanded = [n if stride or n == 1 else 1 for n, stride in zip(wanted.sizes, wanted.strides, strict=True)]
     missing = len(unexpanded) - len(shape)
@@ -181,6 +173,24 @@ def _assembled(base: Geometry, wanted: Geometry, index: dict[int, int | slice], 
     if tuple(unexpanded) != wanted.sizes:
         steps.append(Step("expand", (wanted.sizes,)))
     return steps
+
+
+def _ordered(wanted: Geometry, kept: list[int], axis_of: dict[int, int]) -> tuple[list[int], list[int]]:
+    """The `kept` axes in the order of the wanted dimensions, and the shape that they then have."""
+    spare = [axis for axis in kept if axis not in axis_of.values()]  # of size 1
+    order, shape = [], []
+    for dim, n in enumerate(wanted.sizes):
+        if dim in axis_of:
+            order.append(axis_of[dim])
+            shape.append(n)
+        elif spare:
+            order.append(spare.pop(0))
+            shape.append(1)
+    if spare:  # a view drops them later, wherever they are
+        used = [axis for axis in order if axis in axis_of.values()]
+        order = sorted(order + spare) if used == sorted(used) else order + spare
+        shape = [next((wanted.sizes[dim] for dim in axis_of if axis_of[dim] == axis), 1) for axis in order]
+    return order, shape
 
 
 def _by_factors(base: Geometry, wanted: Geometry) -> list[Step] | None:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from openhpu.integration.migration import migration_log, own
-from openhpu.integration.migration.cuda_names import PAGE, ROWS, Row
+from openhpu.integration.migration.cuda_names import PAGE, ROWS, CudaName
 
 
 def resolve(path: str) -> Any:
@@ -30,7 +30,7 @@ def resolve(path: str) -> Any:
         raise
 
 
-def stands_for(row: Row) -> Any:
+def stands_for(row: CudaName) -> Any:
     """What is installed under a row's name."""
     if row.install == "object":
         return resolve(row.counterpart)

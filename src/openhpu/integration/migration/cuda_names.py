@@ -16,7 +16,7 @@ How = Literal["same", "changed", "ignored", "refused"]
 Install = Literal["object", "arguments", "value", "constant", "module", "own", "later", "core", "none"]
 
 
-class Row(NamedTuple):
+class CudaName(NamedTuple):
     """A CUDA name.
 
     `how`: same: the counterpart does the same. changed: it does something else, which `result` states. ignored: it can
@@ -32,4 +32,4 @@ class Row(NamedTuple):
     result: str = ""
 
 
-ROWS: dict[str, Row] = {row.name: row for row in tables.read(TABLE, Row, unique="name")}
+ROWS: dict[str, CudaName] = {row.name: row for row in tables.read(TABLE, CudaName, unique="name")}

@@ -13,7 +13,7 @@ import torch
 from openhpu import _C
 from openhpu.integration.late_imports import after_import
 from openhpu.integration.migration import cuda_arguments, cuda_modules, migration_log, own
-from openhpu.integration.migration.cuda_names import ROWS, Row
+from openhpu.integration.migration.cuda_names import ROWS, CudaName
 
 _MISSING = object()
 _undo: list[Callable[[], None]] = []
@@ -58,7 +58,7 @@ def uninstall() -> None:
         _undo.pop()()
 
 
-def _install(row: Row) -> None:
+def _install(row: CudaName) -> None:
     if not is_installed():  # any more
         return
     owner, name = row.name.rpartition(".")[0], row.name.rpartition(".")[2]

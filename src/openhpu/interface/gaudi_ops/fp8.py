@@ -223,19 +223,9 @@ def fp8_gemm_v2(a: operators.Fp8GemmV2) -> Tensor:
 
 def _gemm(a: operators.Fp8Gemm | operators.Fp8GemmV2, B_scale_shape: Shape) -> Tensor:
     """`fp8_gemm_v2`, whose name errors have."""
-    A, B, D, bias, dtype = a.A, a.B, a.D, a.bias, a.out_dtype
     name = "fp8_gemm_v2"
-    for argument, tensor in (("A", A), ("B", B)):
-        check(tensor.dim() >= 1, name, argument, tensor, "one dimension or more")
-        check(tensor.is_floating_point(), name, argument, tensor, "a floating-point tensor, usually of fp8")
-    check(dtype.is_floating_point, name, "out_dtype", dtype, "a floating-point dtype")
-    left = A.transpose(-1, -2) if a.trans_A and A.dim() > 1 else torch.atleast_2d(A)
-    right = B.transpose(-1, -2) if a.trans_B and B.dim() > 1 else B
-    right = right.unsqueeze(-1) if B.dim() == 1 else right
-    check(left.shape[-1] == right.shape[-2], name, "B", B, f"{left.shape[-1]} rows (after trans_B), A's columns")
-    batches = (left.shape[:-2], right.shape[:-2])
-    fit = all(m == n or 1 in (m, n) for m, n in zip(batches[0][::-1], batches[1][::-1], strict=False))
-    check(fit, name, "B", B, f"dimensions before the last two that broadcast with A's, {list(batches[0])}")
+    A, B, D, bias, dtype = a.A, a.B, a.D, a.bias, a.out_dtype
+    left, right = _gemm_operands(a, name)
     out = torch.matmul(widened(left), widened(right).to(widened(left).dtype))
     factor = _result_scale(out, a.A_scale_inv, None, True, name, "A_scale_inv")
     columns = _result_scale(out, a.B_scale_inv, B_scale_shape, False, name, "B_scale_inv")
@@ -258,6 +248,23 @@ def _gemm(a: operators.Fp8Gemm | operators.Fp8GemmV2, B_scale_shape: Shape) -> T
         assert D is not None
         out = out + D
     return narrowed(out, dtype)
+
+
+def _gemm_operands(a: operators.Fp8Gemm | operators.Fp8GemmV2, name: str) -> tuple[Tensor, Tensor]:
+    """A and B as matrices, transposed as the caller wants it. Raises RuntimeError where they do not fit."""
+    A, B, dtype = a.A, a.B, a.out_dtype
+    for argument, tensor in (("A", A), ("B", B)):
+        check(tensor.dim() >= 1, name, argument, tensor, "one dimension or more")
+        check(tensor.is_floating_point(), name, argument, tensor, "a floating-point tensor, usually of fp8")
+    check(dtype.is_floating_point, name, "out_dtype", dtype, "a floating-point dtype")
+    left = A.transpose(-1, -2) if a.trans_A and A.dim() > 1 else torch.atleast_2d(A)
+    right = B.transpose(-1, -2) if a.trans_B and B.dim() > 1 else B
+    right = right.unsqueeze(-1) if B.dim() == 1 else right
+    check(left.shape[-1] == right.shape[-2], name, "B", B, f"{left.shape[-1]} rows (after trans_B), A's columns")
+    batches = (left.shape[:-2], right.shape[:-2])
+    fit = all(m == n or 1 in (m, n) for m, n in zip(batches[0][::-1], batches[1][::-1], strict=False))
+    check(fit, name, "B", B, f"dimensions before the last two that broadcast with A's, {list(batches[0])}")
+    return left, right
 
 
 def _result_scale(

@@ -27,17 +27,19 @@ def kv_reorder(self: Tensor, start: Tensor, end: Tensor, beam_idx: Tensor) -> Te
         batch = f"{self.shape[0] // 4} bytes, or {self.shape[0]} where the second dimension has 4 entries"
         expected = batch if packed else f"{entries} integers, one for each entry"
         check(count * (4 if packed else 1) == entries, name, "beam_idx", beam_idx, expected)
-    if packed:
-        shifts = torch.arange(6, -1, -2, dtype=torch.int64, device=self.device)
-        within = (whole.unsqueeze(-1).long() >> shifts) & 3
-        source = (within + 4 * torch.arange(count, device=self.device).unsqueeze(-1)).reshape(-1)
-    else:
-        source = whole.long()
+    source = _unpacked_beams(whole) if packed else whole.long()
     moved = rows.index_select(0, source).reshape(self.shape)
     length = self.shape[-2]
     positions = torch.arange(length, device=self.device)
     inside = (positions >= _each(name, "start", start, entries)) & (positions < _each(name, "end", end, entries))
     return torch.where(inside.reshape(-1, *[1] * (self.dim() - 3), length, 1), moved, self)
+
+
+def _unpacked_beams(packed: Tensor) -> Tensor:
+    """The entries that the beams of each byte continue, [4 * bytes]: two bits each, counted from the byte's first."""
+    shifts = torch.arange(6, -1, -2, dtype=torch.int64, device=packed.device)
+    within = (packed.unsqueeze(-1).long() >> shifts) & 3
+    return (within + 4 * torch.arange(packed.numel(), device=packed.device).unsqueeze(-1)).reshape(-1)
 
 
 def _each(name: str, argument: str, bound: Tensor, rows: int) -> Tensor:

@@ -5,11 +5,11 @@ from typing import NamedTuple
 from openhpu.settings import tables
 
 
-class Row(NamedTuple):
+class NotBuilt(NamedTuple):
     """A row of the table."""
 
     operator: str
     reason: str
 
 
-REFUSED: dict[str, str] = dict(tables.beside(__file__, "not_built.tsv", Row, unique="operator"))
+REFUSED: dict[str, str] = dict(tables.beside(__file__, "not_built.tsv", NotBuilt, unique="operator"))

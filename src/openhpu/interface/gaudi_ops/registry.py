@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 AUTOCAST: Any = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastHPU)  # type: ignore[attr-defined]
 
 
-class Row(NamedTuple):
+class OperatorRow(NamedTuple):
     """A row of operators.tsv. `schema`: without its namespace. `function`: with its module. `made_of`: the PyTorch
     operators that it calls. `lowered`: under autocast. `binding`: the name in Gaudi's module `_hpex_C`."""
 
@@ -50,17 +50,17 @@ class Row(NamedTuple):
 
 
 @functools.cache
-def table() -> tables.Table[Row]:
+def table() -> tables.Table[OperatorRow]:
     """The table, as it is on disk."""
-    return tables.beside(__file__, "operators.tsv", Row, unique="schema")
+    return tables.beside(__file__, "operators.tsv", OperatorRow, unique="schema")
 
 
-def rows() -> tuple[Row, ...]:
+def rows() -> tuple[OperatorRow, ...]:
     """Those of the table."""
     return table().rows
 
 
-def parsed(row: Row) -> Any:
+def parsed(row: OperatorRow) -> Any:
     """The schema as PyTorch parses it. Raises TableError where it does not."""
     try:
         return torch._C.parse_schema(f"{NAMESPACE}::{row.schema}")
@@ -79,7 +79,7 @@ def formals() -> dict[str, dict[str, list[Any]]]:
     return found
 
 
-def implementation(row: Row) -> Callable[..., Any]:
+def implementation(row: OperatorRow) -> Callable[..., Any]:
     """The function behind an operator. Steps of optimizers record no gradients.
 
     Raises TableError for a row whose function does not exist.
@@ -104,7 +104,7 @@ def arguments_of(function: Callable[..., Any]) -> type[Arguments] | None:
     return kinds[0] if len(kinds) == len(hints) == 1 else None
 
 
-def _named(row: Row, function: Callable[[Any], Any], kind: type[Arguments]) -> Callable[..., Any]:
+def _named(row: OperatorRow, function: Callable[[Any], Any], kind: type[Arguments]) -> Callable[..., Any]:
     schema = parsed(row)
     names = [formal.name for formal in schema.arguments]
     defaults: dict[str, Any] = dict.fromkeys(formals()[row.function])

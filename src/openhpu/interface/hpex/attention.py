@@ -86,16 +86,21 @@ class FusedSDPA:
         if alone:
             mask = _whole_mask(call)
             return scaled_dot_product_attention(query, key, value, mask, dropout_p, scale=scale, enable_gqa=grouped)
-        q, k, v = lowered(query, key, value)
-        with torch._C._ExcludeDispatchKeyGuard(AUTOCAST):
-            found = attend(call._replace(q=q, k=k, v=v))
-        more = []
-        if return_dropout_mask:
-            more.append(torch.ones_like(found.exact, dtype=torch.bool) if found.keep is None else found.keep)
-        if return_attn_probs:
-            more.append(found.exact.to(q.dtype))
-        out = found.out.to(q.dtype)
-        return (out, *more) if more else out
+        return _results(call, return_dropout_mask, return_attn_probs)
+
+
+def _results(call: Attention, dropout_mask: bool, probabilities: bool) -> Any:
+    """What the call of attention makes, with more results if they are wanted."""
+    q, k, v = lowered(call.q, call.k, call.v)
+    with torch._C._ExcludeDispatchKeyGuard(AUTOCAST):
+        found = attend(call._replace(q=q, k=k, v=v))
+    more = []
+    if dropout_mask:
+        more.append(torch.ones_like(found.exact, dtype=torch.bool) if found.keep is None else found.keep)
+    if probabilities:
+        more.append(found.exact.to(q.dtype))
+    out = found.out.to(q.dtype)
+    return (out, *more) if more else out
 
 
 def _is_recomputed_in_training(recompute: bool | None, *tensors: Tensor) -> bool:

@@ -73,13 +73,7 @@ def entries(root: Path, annotations: Path) -> list[Entry]:
     document = _document(annotations)
     kinds = [_field(annotations, "categories", n, entry, "id") for n, entry in enumerate(document["categories"])]
     numbers = {kind: n + 1 for n, kind in enumerate(kinds)}
-    images: dict[int, tuple[str, int, int]] = {}
-    for n, image in enumerate(document["images"]):
-        name, height, width = (_field(annotations, "images", n, image, key) for key in ("file_name", "height", "width"))
-        if not (_is_size(height) and _is_size(width)):
-            text = f"height is {height!r}, width {width!r}; expected whole numbers above 0"
-            raise _error(annotations, "images", n, text)
-        images[_field(annotations, "images", n, image, "id")] = str(name), height, width
+    images = _images(annotations, document["images"])
     objects: dict[int, list[tuple[list[float], int]]] = {}
     for n, item in enumerate(document["annotations"]):
         image, kind, box = (
@@ -102,6 +96,18 @@ def entries(root: Path, annotations: Path) -> list[Entry]:
                 Entry(str(root / name), number, height, width, np.array(boxes, np.float32), np.array(labels, np.uint32))
             )
     return made
+
+
+def _images(file: Path, listed: list[Any]) -> dict[int, tuple[str, int, int]]:
+    """By the number of an image: its file's name, its height and its width."""
+    images: dict[int, tuple[str, int, int]] = {}
+    for n, image in enumerate(listed):
+        name, height, width = (_field(file, "images", n, image, key) for key in ("file_name", "height", "width"))
+        if not (_is_size(height) and _is_size(width)):
+            text = f"height is {height!r}, width {width!r}; expected whole numbers above 0"
+            raise _error(file, "images", n, text)
+        images[_field(file, "images", n, image, "id")] = str(name), height, width
+    return images
 
 
 def _document(file: Path) -> dict[str, list[Any]]:

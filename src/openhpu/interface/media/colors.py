@@ -153,21 +153,25 @@ class Hue(_Factor):
         red, green, blue = np.moveaxis(colours, -1, 0)
         first, second, third = (green - blue) / safe, 2 + (blue - red) / safe, 4 + (red - green) / safe
         hue = np.where(value == red, first, np.where(value == green, second, third))
-        hue = (hue / 6 + turn) % 1.0
         saturation = np.where(value == 0, 0, span / np.where(value == 0, 1, value))
-        # One colour falls and another one rises by a sixth of the circle.
-        sixth = np.floor(hue * 6)
-        rest = hue * 6 - sixth
-        least = value * (1 - saturation)
-        falling = value * (1 - saturation * rest)
-        rising = value * (1 - saturation * (1 - rest))
-        sector = sixth.astype(np.int64) % 6
-        made = np.stack(
-            [
-                np.choose(sector, [value, falling, least, least, rising, value]),
-                np.choose(sector, [rising, value, value, falling, least, least]),
-                np.choose(sector, [least, least, rising, value, value, falling]),
-            ],
-            axis=-1,
-        )
+        made = _colours((hue / 6 + turn) % 1.0, saturation, value)
         return cast(np.ascontiguousarray(np.moveaxis(made * 255, -1, axis)), self.arguments["dtype"])
+
+
+def _colours(hue: Array, saturation: Array, value: Array) -> Array:
+    """Red, green and blue in a new last dimension. All are shares of 1."""
+    # One colour falls and another one rises by a sixth of the circle.
+    sixth = np.floor(hue * 6)
+    rest = hue * 6 - sixth
+    least = value * (1 - saturation)
+    falling = value * (1 - saturation * rest)
+    rising = value * (1 - saturation * (1 - rest))
+    sector = sixth.astype(np.int64) % 6
+    return np.stack(
+        [
+            np.choose(sector, [value, falling, least, least, rising, value]),
+            np.choose(sector, [rising, value, value, falling, least, least]),
+            np.choose(sector, [least, least, rising, value, value, falling]),
+        ],
+        axis=-1,
+    )

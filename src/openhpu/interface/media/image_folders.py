@@ -69,12 +69,7 @@ def _plan(transform: Any) -> Plan | str:
     flips = 0.0
     if steps and type(steps[-1]) is transforms.RandomHorizontalFlip:
         flips = float(steps.pop().p)
-    mean = std = None
-    if normalize is not None:
-        mean, std = (
-            np.broadcast_to(np.array(v, dtype=np.float32).reshape(-1, 1, 1), (3, 1, 1))
-            for v in (normalize.mean, normalize.std)
-        )
+    mean, std = (None, None) if normalize is None else map(_of_channels, (normalize.mean, normalize.std))
     geometry = [type(step) for step in steps]
     if geometry == [transforms.RandomResizedCrop]:
         return Plan(tuple(steps[0].size), _random_crop(steps[0]), flips, mean, std)
@@ -89,6 +84,11 @@ def _plan(transform: Any) -> Plan | str:
         return image
 
     return Plan((size[0], size[1]), place, flips, mean, std)
+
+
+def _of_channels(numbers: Any) -> Any:
+    """A number for each of three channels, [3, 1, 1]."""
+    return np.broadcast_to(np.array(numbers, dtype=np.float32).reshape(-1, 1, 1), (3, 1, 1))
 
 
 def _random_crop(step: Any) -> Callable[[Any, np.random.Generator], Any]:

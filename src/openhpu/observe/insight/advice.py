@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from openhpu.observe.insight import observed
-from openhpu.observe.insight.observed import plural, size, where
+from openhpu.observe.insight import sentences
 from openhpu.observe.insight.schema import BlockingRead, Document, KindOfWait
+from openhpu.observe.insight.sentences import plural, size, where
 from openhpu.settings import tables
 
 _MANY_GRAPHS = 10
@@ -53,7 +53,7 @@ def _fallbacks(document: Document) -> Found:
     records = document["fallbacks"]
     complex_numbers = [r for r in records if r["dtype"] in ("ComplexDouble", "ComplexFloat", "ComplexHalf")]
     for name, found in (("complex", complex_numbers), ("fallback", [r for r in records if r not in complex_numbers])):
-        yield name, [observed.times(r, observed.fallback(r)) for r in found]
+        yield name, [sentences.times(r, sentences.fallback(r)) for r in found]
 
 
 def _often(document: Document, waits: list[_Wait]) -> list[_Wait]:
@@ -66,17 +66,17 @@ def _waits(document: Document) -> Found:
     steps = plural(document["steps"]["count"], "step")
     lines = [
         f"{where(r)}: {r['op']} {plural(r['count'], 'time')} in {steps}, {size(r['bytes'])} in all, waited "
-        f"{observed.wait(r['wait_ns'])}"
+        f"{sentences.milliseconds(r['wait_ns'])}"
         for r in _often(document, document["blocking_reads"])
     ]
     yield "read", lines
-    yield "shape", [observed.waited(r) for r in _often(document, document["shape_waits"])]
+    yield "shape", [sentences.wait_at_line(r) for r in _often(document, document["shape_waits"])]
 
 
 def _recompilations(document: Document) -> Found:
     by_cause: dict[str, list[str]] = {}
     for record in document["recompilations"]:
-        by_cause.setdefault(record["cause"], []).append(observed.recompiled(record))
+        by_cause.setdefault(record["cause"], []).append(sentences.recompilation_at_line(record))
     for cause, evidence in by_cause.items():
         name = f"recompilation by {cause}"
         yield name if name in _TEXTS else f"Recompilations: {cause}", evidence
@@ -87,14 +87,14 @@ def _graphs(document: Document) -> Found:
     if len(graphs["seen_once"]) >= _MANY_GRAPHS:
         lines = [
             f"{line}: {plural(number, 'graph')} from here on, of {operators}"
-            for line, operators, number in observed.by_line(graphs["seen_once"])
+            for line, operators, number in sentences.graphs_by_line(graphs["seen_once"])
         ]
         yield "once", lines, plural(len(graphs["seen_once"]), "graph"), graphs["distinct"]
-    yield "padding", observed.padding(document)
+    yield "padding", sentences.padding(document)
 
 
 def _kernels(document: Document) -> Found:
-    yield "kernel", [observed.user_operator(r) for r in document["user_operators"] if r["python"]]
+    yield "kernel", [sentences.user_operator(r) for r in document["user_operators"] if r["python"]]
 
 
 def _memory(document: Document) -> Found:

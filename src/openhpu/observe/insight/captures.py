@@ -15,21 +15,21 @@ _MANY = 6  # graphs of one function from which on padding is advised
 _LENGTHS = 4  # the lengths that the advice pads to
 _TENSOR = re.compile(r"\w+\[([\d, ]*)\]$")
 
-Row = dict[str, Any]
+Params = dict[str, Any]  # of an event, and later also its place
 
 
 class Captures:
     """The captures of one process. The caller serialises the calls."""
 
     def __init__(self) -> None:
-        self._rows: list[Row] = []
+        self._rows: list[Params] = []
         self._more = 0
         self._checked = 0
         self._graphs: dict[int, bool] = {}  # by number: whether one of its replays was checked
         self._unequal: Counter[tuple[Any, ...]] = Counter()
         self._unchecked: Counter[tuple[Any, ...]] = Counter()
 
-    def check(self, event: Row, place: schema.Place) -> None:
+    def check(self, event: Params, place: schema.Place) -> None:
         """The event `graph_check`, and the line."""
         key = (event["owner"], event["op"], place["file"], place["line"], event["text"])
         compared = event["outcome"] in ("equal", "different")
@@ -40,14 +40,14 @@ class Captures:
             counts = self._unchecked if event["outcome"] == "unchecked" else self._unequal
             counts[key if key in counts or len(counts) < _KEPT else (*key[:4], "")] += 1
 
-    def add(self, event: Row, place: schema.Place, phase: str) -> None:
+    def add(self, event: Params, place: schema.Place, phase: str) -> None:
         """The event `hpu_graph`, its line, and the phase of the script."""
         if len(self._rows) == _KEPT:
             self._more += 1
             return
         self._rows.append({**event, **place, "phase": phase, "differs": self._difference(event, place)})
 
-    def _difference(self, event: Row, place: schema.Place) -> list[str]:
+    def _difference(self, event: Params, place: schema.Place) -> list[str]:
         """What differs from the nearest earlier graph of the same function; of a capture by hand, of the same line."""
         alike = [r for r in self._rows if _code(r) == _code({**event, **place})][-_MOST_COMPARED:]
         found = [_differences(r["inputs"], event["inputs"]) for r in reversed(alike)]

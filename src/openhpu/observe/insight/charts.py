@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from openhpu.observe.insight.observed import size
 from openhpu.observe.insight.schema import Document
+from openhpu.observe.insight.sentences import size
 
 _WIDTH = 1000
 _STEPS_IN_DETAIL = 8

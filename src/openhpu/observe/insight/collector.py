@@ -23,8 +23,8 @@ from openhpu import _C
 from openhpu.observe import added_sections, events, process_names
 from openhpu.observe.insight import schema
 from openhpu.observe.insight.captures import Captures
+from openhpu.observe.insight.documents import COUNTED, changed
 from openhpu.observe.insight.marks import Marks, Peaks, Timeline, choose
-from openhpu.observe.insight.observed import COUNTED, changed
 from openhpu.observe.insight.phases import Phases
 from openhpu.observe.process_end import at_process_end
 from openhpu.settings import folders

@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from openhpu.observe import added_sections
-from openhpu.observe.insight import observed, summary
+from openhpu.observe.insight import sentences, summary
+from openhpu.observe.insight.documents import empty, read_all
 from openhpu.observe.insight.schema import Document
 from openhpu.settings.output import write_output
 
@@ -82,8 +83,8 @@ def run(command: list[str], options: argparse.Namespace) -> int:
             _environment(folder, options, options.check_graphs or "graph-check" in fail_on),
             lambda: _show(_so_far(Path(folder)), None, target),
         )
-        nothing = observed.empty(" ".join(command).removeprefix("-- "), code < _BY_SIGNAL)
-        documents = observed.read_all(Path(folder)) or [nothing]
+        nothing = empty(" ".join(command).removeprefix("-- "), code < _BY_SIGNAL)
+        documents = read_all(Path(folder)) or [nothing]
     _show(documents, code, target)
     found = [word for word in fail_on if _seen(word, documents)]
     if found:
@@ -156,7 +157,7 @@ def _so_far(folder: Path) -> list[Document]:
     while waiting and time.monotonic() < end:
         time.sleep(0.05)
         waiting = {path: then for path, then in waiting.items() if path.stat().st_mtime_ns == then}
-    return [{**one, "running": _listens(one["process"]["pid"])} for one in observed.read_all(folder)]
+    return [{**one, "running": _listens(one["process"]["pid"])} for one in read_all(folder)]
 
 
 def _listens(pid: object) -> bool:
@@ -193,15 +194,15 @@ def _run_script(arguments: list[str], environment: dict[str, str], tell: Callabl
 
 
 def _write_reports(target: Path, documents: list[Document]) -> None:
-    from openhpu.observe.insight import report
+    from openhpu.observe.insight import page
 
     ranked = documents[0]["process"]["rank"] is not None
     for number, found in enumerate(documents):
         path = target
         if ranked or number:
-            path = target.with_name(f"{target.stem}-{observed.title(found).replace(' ', '')}{target.suffix}")
+            path = target.with_name(f"{target.stem}-{sentences.title(found).replace(' ', '')}{target.suffix}")
         try:
-            path.write_text(report.page(found), encoding="utf-8")
+            path.write_text(page.text(found), encoding="utf-8")
             sys.stderr.write(f"report: {path}\n")
         except OSError as error:
             sys.stderr.write(f"openhpu: the report could not be written to {path}: {error.strerror}\n")

@@ -13,7 +13,7 @@ _MAX_PEAKS = 4096
 
 Site = tuple[str, int]
 Span = tuple[int, int]
-Row = tuple[int, int, int]
+StepEnd = tuple[int, int, int]
 
 
 class Marks:
@@ -24,7 +24,7 @@ class Marks:
 
     def __init__(self) -> None:
         self.count = 0
-        self.ends: list[Row] = []  # when, the time that the host had been blocked until then, and memory in use
+        self.ends: list[StepEnd] = []  # when, the time that the host had been blocked until then, and memory in use
         self._lengths = array("q")  # of the settled steps, in ns
         self._sums = [0, 0, 0, 0]  # of these steps, as `_added` has them
         self._until = 0  # earlier times are settled
@@ -66,12 +66,12 @@ class Marks:
             "host_waiting_share": min(1.0, waited / total),
         }
 
-    def _rows(self, spans: Sequence[Span], until: int | None) -> tuple[list[Row], int]:
+    def _rows(self, spans: Sequence[Span], until: int | None) -> tuple[list[StepEnd], int]:
         """Of each step except the first, whose beginning is unknown: length, device busy, host blocked, in ns.
 
         Only of those that ended by `until`, and how long the device was busy in the one that is under way then.
         """
-        rows: list[Row] = []
+        rows: list[StepEnd] = []
         at = 0
 
         def busy_in(begin: int, end: int) -> int:
@@ -97,11 +97,11 @@ class Marks:
         return rows, known + busy_in(max(self.ends[-1][0], self._until), until)
 
 
-def _evened(rows: list[Row]) -> list[Row]:
+def _evened(rows: list[StepEnd]) -> list[StepEnd]:
     """Of steps in a row of which only the last one waited: each has their mean. The host submits these steps at once,
     ahead of a busy device, and their own lengths say nothing about the device."""
-    found: list[Row] = []
-    ahead: list[Row] = []
+    found: list[StepEnd] = []
+    ahead: list[StepEnd] = []
     for row in rows:
         length, busy, waited = row
         ahead.append(row)
@@ -115,7 +115,7 @@ def _evened(rows: list[Row]) -> list[Row]:
     return found + ahead
 
 
-def _added(sums: list[int], rows: list[Row]) -> list[int]:
+def _added(sums: list[int], rows: list[StepEnd]) -> list[int]:
     """The sums with those of some more steps: of all lengths, of those of steps in which the device worked longer than
     the host was not blocked, of the times that the device was busy, and of those that the host waited."""
     # A step waits for the longer of the two: the device at work, or the host that is not blocked.

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from openhpu.observe.insight import observed
+from openhpu.observe.insight import sentences
+from openhpu.observe.insight.documents import collectives_of_ranks
 from openhpu.observe.insight.schema import Document, SharedCollective
 
 
@@ -14,9 +15,9 @@ def text(documents: list[Document], exit_code: int | None) -> str:
         lines.append(f"the script ended with exit code {exit_code}")
     for document in documents:
         if len(documents) > 1:
-            lines += ["", f"--- {observed.title(document)}"]
+            lines += ["", f"--- {sentences.title(document)}"]
         lines += _lines(document)
-    if rows := observed.together(documents) if len(documents) > 1 else []:
+    if rows := collectives_of_ranks(documents) if len(documents) > 1 else []:
         lines += ["", "--- all ranks", *_listed("collectives", [_shared(row) for row in rows])]
     return "\n".join(lines) + "\n"
 
@@ -34,43 +35,49 @@ class _Row(NamedTuple):
 
 
 _ROWS = (
-    _Row("compiled after warm-up", lambda d: [observed.later(r) for r in d["phases"]["later"]], says_none=["lazy"]),
-    _Row("recompilations", lambda d: [observed.recompiled(r) for r in d["recompilations"]], says_none=["lazy"]),
+    _Row(
+        "compiled after warm-up", lambda d: [sentences.late_graph(r) for r in d["phases"]["later"]], says_none=["lazy"]
+    ),
+    _Row(
+        "recompilations",
+        lambda d: [sentences.recompilation_at_line(r) for r in d["recompilations"]],
+        says_none=["lazy"],
+    ),
     _Row(
         "CPU fallbacks",
-        lambda d: [observed.times(r, observed.fallback(r)) for r in d["fallbacks"]],
+        lambda d: [sentences.times(r, sentences.fallback(r)) for r in d["fallbacks"]],
         says_none=_ANY_MODE,
     ),
-    _Row("differences from a Gaudi", lambda d: [observed.times(r, observed.difference(r)) for r in d["differences"]]),
-    _Row("to run this on a Gaudi", observed.needs),
+    _Row("differences from a Gaudi", lambda d: [sentences.times(r, sentences.difference(r)) for r in d["differences"]]),
+    _Row("to run this on a Gaudi", sentences.needs_on_a_gaudi),
     _Row(
         "indices out of range (an accelerator reads an unspecified row here)",
-        lambda d: [f"{observed.where(r)}: {observed.out_of_range(r)}" for r in d["indices_out_of_range"]],
+        lambda d: [f"{sentences.where(r)}: {sentences.out_of_range(r)}" for r in d["indices_out_of_range"]],
     ),
     _Row(
         "integers of 64 bits that wrapped to 32 (OPENHPU_INT64=gaudi)",
-        lambda d: [observed.times(r, r["op"], "element") for r in d["int64_overflows"]],
+        lambda d: [sentences.times(r, r["op"], "element") for r in d["int64_overflows"]],
     ),
-    _Row("operands moved from the CPU", lambda d: [observed.times(r, r["op"]) for r in d["moved_operands"]]),
-    _Row("blocking reads", lambda d: [observed.waited(r) for r in d["blocking_reads"]], says_none=_ANY_MODE),
+    _Row("operands moved from the CPU", lambda d: [sentences.times(r, r["op"]) for r in d["moved_operands"]]),
+    _Row("blocking reads", lambda d: [sentences.wait_at_line(r) for r in d["blocking_reads"]], says_none=_ANY_MODE),
     _Row(
         "waits for sizes that depend on values",
-        lambda d: [observed.waited(r) for r in d["shape_waits"]],
+        lambda d: [sentences.wait_at_line(r) for r in d["shape_waits"]],
         says_none=_ANY_MODE,
     ),
-    _Row("waits that a Gaudi does not have", lambda d: observed.own_waits(d["own_waits"])),
-    _Row("collectives", lambda d: [observed.collective(c) for c in d["collectives"]]),
-    _Row("user operators", lambda d: [observed.user_operator(r) for r in d["user_operators"]]),
+    _Row("waits that a Gaudi does not have", lambda d: sentences.waits_of_this_device(d["own_waits"])),
+    _Row("collectives", lambda d: [sentences.collective(c) for c in d["collectives"]]),
+    _Row("user operators", lambda d: [sentences.user_operator(r) for r in d["user_operators"]]),
 )
-_ERRORS = _Row("errors", lambda d: [f"{observed.where(e)}: {e['op']}: {e['message']}" for e in d["errors"]])
+_ERRORS = _Row("errors", lambda d: [f"{sentences.where(e)}: {e['op']}: {e['message']}" for e in d["errors"]])
 
 
 def _lines(document: Document) -> Iterator[str]:
     process = document["process"]
     if process["pid"] is None:
-        yield observed.nothing(document)
+        yield sentences.empty_document(document)
         return
-    yield f"{process['mode']} mode, {process['seconds']:.1f} s{observed.unended(document)}"
+    yield f"{process['mode']} mode, {process['seconds']:.1f} s{sentences.unended_process(document)}"
     yield from _steps(document)
     yield from _graphs(document)
     yield from _phases(document)
@@ -84,7 +91,7 @@ def _lines(document: Document) -> Iterator[str]:
 
 
 def _phases(document: Document) -> Iterator[str]:
-    words = observed.phases(document)
+    words = sentences.phases(document)
     if len(words) > 1:
         yield from _found("phases", words)
 
@@ -92,23 +99,25 @@ def _phases(document: Document) -> Iterator[str]:
 def _captures(document: Document) -> Iterator[str]:
     """HPU graphs, and what their check found."""
     if document["captures"]:
-        yield f"HPU graphs: {observed.captures(document)}"
-        yield from _listed("each graph", [f"{observed.where(r)}: {observed.capture(r)}" for r in document["captures"]])
-        yield from _found("fewer graphs", observed.padding(document))
-    if checked := observed.checks(document):
+        yield f"HPU graphs: {sentences.captures(document)}"
+        yield from _listed(
+            "each graph", [f"{sentences.where(r)}: {sentences.capture(r)}" for r in document["captures"]]
+        )
+        yield from _found("fewer graphs", sentences.padding(document))
+    if checked := sentences.checks(document):
         yield f"HPU graphs checked: {checked}"
         for name, rows in (("different", document["graph_differences"]), ("not checked", document["graphs_unchecked"])):
-            yield from _found(name, [f"{observed.where(r)}: {observed.check(r)}" for r in rows])
+            yield from _found(name, [f"{sentences.where(r)}: {sentences.check(r)}" for r in rows])
 
 
 def _memory(document: Document) -> Iterator[str]:
     memory = document["memory"]
-    peak = f"memory peak: {observed.size(memory['peak_bytes'])} of {observed.size(memory['limit_bytes'])}"
+    peak = f"memory peak: {sentences.size(memory['peak_bytes'])} of {sentences.size(memory['limit_bytes'])}"
     if memory["peak_line"]:
-        grown = observed.size(memory["peak_growth_bytes"])
-        peak += f"; {grown} of it came at {observed.where(memory, 'peak_')}"
+        grown = sentences.size(memory["peak_growth_bytes"])
+        peak += f"; {grown} of it came at {sentences.where(memory, 'peak_')}"
     yield peak
-    yield from _found("does not fit", observed.too_large(document))
+    yield from _found("does not fit", sentences.devices_too_small(document))
 
 
 def _sections(document: Document) -> Iterator[str]:
@@ -119,8 +128,8 @@ def _sections(document: Document) -> Iterator[str]:
 
 
 def _shared(row: SharedCollective) -> str:
-    late = f", {observed.wait(row['skew_ns'])} of it for rank {row['slowest']}" if row["ranks"] > 1 else ""
-    return f"{observed.collective(row)}{late}"
+    late = f", {sentences.milliseconds(row['skew_ns'])} of it for rank {row['slowest']}" if row["ranks"] > 1 else ""
+    return f"{sentences.collective(row)}{late}"
 
 
 def _steps(document: Document) -> Iterator[str]:
@@ -137,7 +146,7 @@ def _steps(document: Document) -> Iterator[str]:
         f"({steps['fastest_ms']:.2f} to {steps['slowest_ms']:.2f})"
     )
     yield (
-        f"  {observed.bound(steps)}; device busy {steps['device_busy_share']:.0%}, "
+        f"  {sentences.bound_of_steps(steps)}; device busy {steps['device_busy_share']:.0%}, "
         f"host waiting {steps['host_waiting_share']:.0%}"
     )
 
@@ -148,14 +157,14 @@ def _graphs(document: Document) -> Iterator[str]:
     graphs, recipes = document["graphs"], document["recipes"]
     yield (
         f"graphs: {graphs['distinct']:,} different, {graphs['as_recipes']:,} runs as recipes, "
-        f"{graphs['node_by_node']:,} node by node, {observed.plural(len(graphs['seen_once']), 'graph')} seen only once"
+        f"{graphs['node_by_node']:,} node by node, {sentences.plural(len(graphs['seen_once']), 'graph')} seen only once"
     )
     compiled = [recipe for recipe in recipes if recipe["compilations"]]
     yield (
-        f"recipes: {observed.plural(len(recipes), 'recipe')}, {len(compiled)} compiled in "
+        f"recipes: {sentences.plural(len(recipes), 'recipe')}, {len(compiled)} compiled in "
         f"{sum(recipe['ms'] for recipe in compiled) / 1e3:.1f} s, {len(recipes) - len(compiled)} from disk"
     )
-    if late := observed.unfinished(graphs):
+    if late := sentences.unfinished_compilations(graphs):
         yield f"  {late}"
 
 
@@ -167,4 +176,4 @@ def _found(name: str, rows: list[str]) -> Iterator[str]:
     """Nothing where there are none."""
     if rows:
         yield f"{name}:"
-        yield from (f"  {row}" for row in observed.shortened(rows))
+        yield from (f"  {row}" for row in sentences.shortened(rows))

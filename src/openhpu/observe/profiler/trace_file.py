@@ -129,24 +129,43 @@ def _tracks(recorded: Recorded, title: str) -> Iterator[Event]:
         yield meta("thread_name", device, stream, name=name)
 
 
-def _events(recorded: Recorded) -> Iterator[Event]:
-    pid = os.getpid()
+class _Track(NamedTuple):
+    """What a viewer draws as one line: a thread of a process, or a stream of a device. `origin`: time 0, in ns."""
 
-    def us(nanoseconds: int) -> float:
-        return (nanoseconds - recorded.begin) / 1000
+    process: int
+    thread: int
+    origin: int
 
-    def span(category: str, name: str, process: int, thread: int, begin: int, end: int, **known: Any) -> Event:
+    def at(self, nanoseconds: int) -> Event:
+        """A place on it."""
+        return {"pid": self.process, "tid": self.thread, "ts": (nanoseconds - self.origin) / 1000}
+
+    def span(self, category: str, name: str, begin: int, end: int, **known: Any) -> Event:
         return {
             "ph": "X",
             "cat": category,
             "name": name,
-            "pid": process,
-            "tid": thread,
-            "ts": us(begin),
+            **self.at(begin),
             "dur": max(end - begin, 0) / 1000,
             "args": {key: one for key, one in known.items() if one is not None},
         }
 
+
+def _events(recorded: Recorded) -> Iterator[Event]:
+    yield from _commands(recorded)
+    pid, compiled = os.getpid(), 0
+    for s in sorted(recorded.spans, key=lambda s: s.end):
+        begin, thread = s.begin, s.thread
+        if thread < 0:  # the compiler does one thing at a time
+            begin = max(begin, compiled)
+            thread = COMPILER_TRACK
+            compiled = s.end
+        yield _Track(pid, thread, recorded.begin).span("cuda_runtime", s.name, begin, s.end, detail=s.detail)
+
+
+def _commands(recorded: Recorded) -> Iterator[Event]:
+    """Each command: its submission, its time on the device, an arrow between them, and its parts."""
+    pid = os.getpid()
     last: dict[tuple[int, int], int] = {}
     for c in recorded.commands:
         # A clock that was set back must not make events of a track cross.
@@ -155,23 +174,15 @@ def _events(recorded: Recorded) -> Iterator[Event]:
         category, launch, copy = _KINDS[c.kind]
         shown, line = copy or c.name, c.line or None
         arrow = {"id": c.number, "cat": "ac2g", "name": "ac2g"}
-        yield span(
-            "cuda_runtime",
-            launch,
-            pid,
-            c.thread,
-            c.launch_begin,
-            c.launch_end,
-            correlation=c.number,
-            command=shown,
-            line=line,
+        host = _Track(pid, c.thread, recorded.begin)
+        stream = _Track(c.device, c.stream, recorded.begin)
+        yield host.span(
+            "cuda_runtime", launch, c.launch_begin, c.launch_end, correlation=c.number, command=shown, line=line
         )
-        yield {"ph": "s", **arrow, "pid": pid, "tid": c.thread, "ts": us(c.launch_begin)}
-        yield span(
+        yield {"ph": "s", **arrow, **host.at(c.launch_begin)}
+        yield stream.span(
             category,
             shown,
-            c.device,
-            c.stream,
             begin,
             end,
             device=c.device,
@@ -182,16 +193,8 @@ def _events(recorded: Recorded) -> Iterator[Event]:
             operators=c.operators or None,
             line=line,
         )
-        yield {"ph": "f", "bp": "e", **arrow, "pid": c.device, "tid": c.stream, "ts": us(begin)}
+        yield {"ph": "f", "bp": "e", **arrow, **stream.at(begin)}
         for name, first, second, where in c.parts:
             first = min(max(first, begin), end)
             known = {"part of": shown, "line": where or None}
-            yield span("hpu_op", name, c.device, c.stream, first, min(max(second, first), end), **known)
-    compiled = 0
-    for s in sorted(recorded.spans, key=lambda s: s.end):
-        begin, thread = s.begin, s.thread
-        if thread < 0:  # the compiler does one thing at a time
-            begin = max(begin, compiled)
-            thread = COMPILER_TRACK
-            compiled = s.end
-        yield span("cuda_runtime", s.name, pid, thread, begin, s.end, detail=s.detail)
+            yield stream.span("hpu_op", name, first, min(max(second, first), end), **known)

@@ -8,7 +8,7 @@ import pytest
 import openhpu
 from openhpu.observe import differences
 from openhpu.observe.differences import DIFFERENCES
-from openhpu.observe.insight import observed, report, summary
+from openhpu.observe.insight import documents, page, sentences, summary
 from tests.python.openhpu.observe.difference_examples import EXAMPLES
 
 VARIABLE = re.compile(r"([A-Z0-9_]+)=(\d)(?: |$)")
@@ -42,15 +42,15 @@ def test_without_the_level_it_is_permitted_and_listed(row, example, tmp_path):
         assert re.search(row.error, result.err), result.err
         return
     assert result.out == prints[0]
-    (document,) = observed.read_all(folder)
+    (document,) = documents.read_all(folder)
     found = document["differences"]
     assert [(one["kind"], one["count"]) for one in found] == ([(row.kind, 1)] if row.event == "difference" else [])
     assert all(one["line"] for one in found)
     listed = found or document["indices_out_of_range"]
     if listed:  # int64 results are not looked at here
-        assert any(row.needs in line for line in observed.needs(document))
+        assert any(row.needs in line for line in sentences.needs_on_a_gaudi(document))
         assert row.needs in summary.text([document], 0)
-        assert "To run this on a Gaudi" in report.page(document)
+        assert "To run this on a Gaudi" in page.text(document)
 
 
 @rows

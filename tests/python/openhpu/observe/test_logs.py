@@ -1,6 +1,9 @@
-"""Loggers in Gaudi's form. Each test is a process of its own."""
+"""Loggers in Gaudi's form. Each test of a log is a process of its own."""
 
 import pytest
+
+from openhpu.observe import events, logs
+from openhpu.observe.insight import documents, sentences
 
 CODE = """
 import torch
@@ -21,6 +24,14 @@ def log(tmp_path):
 
 def loggers(text):
     return {line.split("][")[1] for line in text.splitlines()}
+
+
+def test_a_recompilation_has_the_reports_sentence():
+    params = {"op": "aten::mm", "argument": "self", "cause": "size", "dimension": 0, "before": "8", "after": "6"}
+    event = events.Event("recompilation", 0, ("script.py", 3), params)
+    text = next(text for kind, _, _, text in logs._MESSAGES if kind == "recompilation")(event)
+    assert text == "recompilation by size: aten::mm: size of dimension 0 of `self`: 8 before, then 6"
+    assert text.endswith(sentences.recompilation(documents.changed(params)))
 
 
 def test_everything_in_lazy_mode(script, tmp_path):

@@ -27,19 +27,19 @@ from tests.python.openhpu import private_names
 
 SRC = ROOT / "src" / "openhpu"
 TABLES = {
-    SRC / "settings/variables.toml": variables.Row,
+    SRC / "settings/variables.toml": variables.Variable,
     SRC / "observe/differences.toml": differences.Difference,
     SRC / "observe/insight/advice.toml": advice.Text,
     SRC / "observe/smi/fields.tsv": query.Field,
     SRC / "observe/smi/sections.tsv": query.Line,
-    SRC / "interface/autocast.tsv": autocast_lists.Row,
-    SRC / "interface/gaudi_ops/operators.tsv": registry.Row,
-    SRC / "interface/gaudi_ops/not_built.tsv": not_built.Row,
-    SRC / "integration/data/cuda-names.tsv": cuda_names.Row,
+    SRC / "interface/autocast.tsv": autocast_lists.PolicyList,
+    SRC / "interface/gaudi_ops/operators.tsv": registry.OperatorRow,
+    SRC / "interface/gaudi_ops/not_built.tsv": not_built.NotBuilt,
+    SRC / "integration/data/cuda-names.tsv": cuda_names.CudaName,
     SRC / "integration/data/gaudi-native-ops.csv": fallback.Native,
     SRC / "integration/data/gaudi-native-ops-added.tsv": fallback.Added,
     SRC / "integration/data/gaudi-operator-support.csv": fallback.Supported,
-    port.TABLE: port.Row,
+    port.TABLE: port.PortedName,
     intrinsics.TABLE: intrinsics.Row,
     declared.ERRORS: declared.Error,
     private_names.TABLE: private_names.Line,
@@ -193,7 +193,7 @@ def test_what_only_the_code_knows_is_said_with_its_place(tmp_path):
         '[A]\nkind = "int"\nlow = 1\nmeaning = "x"\n\n[B]\nkind = "int"\nlow = 1\ndefault = "0"\nmeaning = "x"\n'
     )
     with pytest.raises(tables.TableError, match=r"variables\.toml, line 9, column default: .*B='0' is not valid"):
-        variables.read(tables.read(path, variables.Row))
+        variables.read(tables.read(path, variables.Variable))
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_an_operator_that_cannot_be_registered(row, column, tmp_path, monkeypatc
     path.write_text(
         f"schema\tfunction\tmade_of\tlowered\tbinding\ng(Tensor x) -> Tensor\tindexing.identity\tclone\n{row}"
     )
-    found = tables.read(path, registry.Row)
+    found = tables.read(path, registry.OperatorRow)
     monkeypatch.setattr(registry, "table", lambda: found)
     with pytest.raises(tables.TableError, match=rf"operators\.tsv, line 3, column {column}: "):
         registry.implementation(found.rows[1])

@@ -2,13 +2,13 @@
 
 import pytest
 
-from openhpu.observe.insight import advice, observed, report, summary
+from openhpu.observe.insight import advice, documents, page, summary
 
 
 @pytest.fixture
 def seen():
     """A run of ten steps in which nothing was wrong."""
-    made = observed.empty("script.py")
+    made = documents.empty("script.py")
     process = {
         "pid": 1,
         "mode": "lazy",
@@ -29,7 +29,7 @@ def graph(line, operators):
 
 def test_nothing_wrong_is_no_advice(seen):
     assert advice.advise(seen) == []
-    assert "None: nothing was seen" in report.page(seen)
+    assert "None: nothing was seen" in page.text(seen)
 
 
 def test_graphs_that_come_once_are_told_by_line(seen):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from openhpu.observe.insight import observed, report, summary
+from openhpu.observe.insight import documents, page, sentences, summary
 from openhpu.observe.insight.captures import Captures, paddings
 
 SENTENCES = """
@@ -54,9 +54,9 @@ def test_sentences_of_many_lengths(openhpu_run, mode):
     text = summary.text([run.seen], 0)
     assert "HPU graphs: 20 captured, 1 of them after the warm-up, 22 replays, " in text
     assert "Encoder.forward: pad to 4 lengths (5, 10, 14, 19): 19 graphs become 4" in text
-    page = report.page(run.seen)
-    assert "pad to 4 lengths" in page
-    assert "kwargs[&#39;scale&#39;]: absent, now 2.0" in page
+    shown = page.text(run.seen)
+    assert "pad to 4 lengths" in shown
+    assert "kwargs[&#39;scale&#39;]: absent, now 2.0" in shown
 
 
 def test_no_capture_after_the_warm_up_fails_nothing(openhpu_run):
@@ -106,8 +106,8 @@ def test_checked_graphs_in_a_report(openhpu_run):
     assert row["line"] == 4
     assert row["count"] == 1
     assert "scale was 2.0 at the capture and is 3.0 now" in row["text"]
-    assert "HPU graphs" in report.page(run.seen)
-    assert "3 replays, 1 different" in report.page(run.seen)
+    assert "HPU graphs" in page.text(run.seen)
+    assert "3 replays, 1 different" in page.text(run.seen)
 
 
 def test_right_graphs_pass_the_check(openhpu_run):
@@ -144,7 +144,7 @@ def test_more_graphs_than_are_kept_are_counted(monkeypatch):
     captures = Captures()
     for n in range(5):
         captures.add(_event(x=f"float32[{n}]"), PLACE, "warm-up")
-    document = {**observed.empty("x"), **captures.document()}
+    document = {**documents.empty("x"), **captures.document()}
     assert len(document["captures"]) == 2
     assert document["captures_more"] == 3
-    assert observed.captures(document).startswith("5 captured, 2 replays")
+    assert sentences.captures(document).startswith("5 captured, 2 replays")

@@ -4,8 +4,8 @@ import pytest
 import torch  # noqa: F401 - before the core
 
 import openhpu
-from openhpu.observe.insight import observed
-from openhpu.observe.insight.observed import empty
+from openhpu.observe.insight import sentences
+from openhpu.observe.insight.documents import empty
 from openhpu.observe.insight.phases import AFTER, CACHE, SERVING, WARM_UP, WEIGHTS, Phases
 
 PLACE = {"file": "train.py", "line": 7}
@@ -43,15 +43,17 @@ def test_what_a_server_compiles_and_holds_by_phase():
     assert rows(phases) == [(SERVING, 1, CAUSE)]
     document = empty("serve") | {"phases": phases.document(100 << 30)}
     document["memory"] |= {"peak_bytes": 100 << 30}
-    assert observed.phases(document) == [
+    assert sentences.phases(document) == [
         "weights: 0 steps, 1 new graph, 1 recipe compiled, 30.0 GiB in use at its end",
         "KV cache: 0 steps, 1 new graph, 1 recipe compiled, 95.0 GiB in use at its end",
         "warm-up: 0 steps, 1 new graph, 1 recipe compiled, 99.0 GiB in use at its end",
         "serving: 0 steps, 1 new graph, 100.0 GiB in use at its end",
     ]
-    assert observed.too_large(document) == ["Gaudi 2 has 96 GiB, the peak is 100.0 GiB; 65.0 GiB came in KV cache"]
+    assert sentences.devices_too_small(document) == [
+        "Gaudi 2 has 96 GiB, the peak is 100.0 GiB; 65.0 GiB came in KV cache"
+    ]
     document["memory"]["peak_bytes"] = 96 << 30
-    assert observed.too_large(document) == []
+    assert sentences.devices_too_small(document) == []
 
 
 def test_a_cause_is_that_of_the_next_graph_of_its_step():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from openhpu.observe.insight import observed
+from openhpu.observe.insight import documents
 from tests.python.openhpu.observe.insight.conftest import Page, line_of
 
 PLANTED = """\
@@ -71,7 +71,7 @@ def test_each_is_named(openhpu_run, tmp_path, mode):
     # Of a step whose loss is read each piece is compiled anew, for one cause.
     assert (found["before"], found["after"], found["count"]) == ("16", ["8"], 1)
     assert seen["graphs"]["distinct"] >= 3
-    assert seen["graphs"].keys() == observed.empty("")["graphs"].keys()
+    assert seen["graphs"].keys() == documents.empty("")["graphs"].keys()
     for mark in MARKS:
         assert f"script.py:{line(mark)}" in run.err
     check_page((tmp_path / "page.html").read_text())

@@ -5,7 +5,7 @@ import typing
 
 import pytest
 
-from openhpu.observe.insight.observed import empty
+from openhpu.observe.insight.documents import empty
 from openhpu.observe.insight.schema import Document
 from tests.python.openhpu.observe.insight.test_planted import PLANTED
 

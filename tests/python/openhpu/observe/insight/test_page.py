@@ -2,8 +2,8 @@
 
 import pytest
 
-from openhpu.observe.insight import report
-from openhpu.observe.insight.observed import empty
+from openhpu.observe.insight import page
+from openhpu.observe.insight.documents import empty
 from tests.python.openhpu.observe.insight.conftest import Page
 
 HOSTILE = '<script>alert("&")</script>'
@@ -67,30 +67,30 @@ def seen():
 
 
 def test_what_a_script_names_is_text(seen):
-    page = Page(report.page(seen))
-    assert "script" not in page.tags
-    assert page.text.count(HOSTILE) >= 12
-    assert {"table", "details", "figure", "h2"} <= page.tags
+    shown = Page(page.text(seen))
+    assert "script" not in shown.tags
+    assert shown.text.count(HOSTILE) >= 12
+    assert {"table", "details", "figure", "h2"} <= shown.tags
 
 
 def test_numbers_and_sections(seen):
-    page = report.page(seen)
-    assert '<td class="n" data-label="Times">12,345</td>' in page
-    assert "1,234,567" in page
-    assert "ops_waited" not in page
-    assert '<td class="n" data-label="Times">54,321</td>' in page
-    assert "Empty" not in page
-    assert "4.00 ms" in page
-    assert "<summary>2 operators</summary>" in page
-    assert "1.5 s" in page
-    assert Page(page).text.count("None.") == 0
-    assert "2 waits for room in the queue, 0.0 ms" in page
+    shown = page.text(seen)
+    assert '<td class="n" data-label="Times">12,345</td>' in shown
+    assert "1,234,567" in shown
+    assert "ops_waited" not in shown
+    assert '<td class="n" data-label="Times">54,321</td>' in shown
+    assert "Empty" not in shown
+    assert "4.00 ms" in shown
+    assert "<summary>2 operators</summary>" in shown
+    assert "1.5 s" in shown
+    assert Page(shown).text.count("None.") == 0
+    assert "2 waits for room in the queue, 0.0 ms" in shown
     seen["process"]["mode"] = "eager"
-    assert "Recipes</h2>" not in report.page(seen)
+    assert "Recipes</h2>" not in page.text(seen)
 
 
 def test_a_run_without_a_device():
-    page = Page(report.page(empty(HOSTILE)))
-    assert "No hpu device was opened" in page.text
-    assert HOSTILE in page.text
-    assert "table" not in page.tags
+    shown = Page(page.text(empty(HOSTILE)))
+    assert "No hpu device was opened" in shown.text
+    assert HOSTILE in shown.text
+    assert "table" not in shown.tags

@@ -1,140 +1,22 @@
-"""The documents of a run, one for each process, read back and ordered."""
+"""What the report says of a run's documents: a sentence, or part of one, for each kind of record.
+
+The summary, the page, the advice and the log show the same sentences.
+"""
 
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 from openhpu.observe.differences import BY_KIND, DIFFERENCES
 from openhpu.observe.insight import schema
 from openhpu.observe.insight.captures import paddings
 from openhpu.observe.insight.phases import AFTER, WARM_UP
-from openhpu.observe.insight.schema import FORMAT, Document
-from openhpu.settings import folders
+from openhpu.observe.insight.schema import Document
 
 _MEMORY_GIB = {"Gaudi 2": 96, "Gaudi 3": 128}
 
 Record = Mapping[str, Any]  # a row of any part
-
-
-class Counted(NamedTuple):
-    """Events that are counted by line: in which part of the document.
-
-    `keys`: the parameters that tell rows apart beside the line. `number`: the one that says how many there are
-    (empty: each event is one). `sums`: others that add up.
-    """
-
-    part: schema.Part
-    keys: tuple[str, ...] = ("op",)
-    number: str = ""
-    sums: tuple[str, ...] = ()
-
-
-COUNTED = {
-    "cpu_fallback": Counted("fallbacks", ("op", "dtype")),
-    "indices_out_of_range": Counted("indices_out_of_range", number="indices", sums=("padding",)),
-    "int64_overflow": Counted("int64_overflows", number="overflows"),
-    "difference": Counted("differences", ("kind",)),
-    "operand_moved": Counted("moved_operands"),
-    "blocking_read": Counted("blocking_reads", sums=("bytes", "wait_ns")),
-    "wait": Counted("waits", ("kind", "op"), sums=("wait_ns",)),  # in two parts: of sizes, and those of this device
-}
-
-
-def read_all(folder: Path) -> list[Document]:
-    """The documents in `folder`: by rank, then by the time at which the process began."""
-    found: list[Document] = []
-    for path in folder.glob("*.json"):
-        try:
-            document = folders.read_object(path, 1 << 30)
-        except (OSError, ValueError):  # a process of another kind, or one that could not finish writing
-            continue
-        if document.get("format") == FORMAT:
-            found.append(cast("Document", document))
-    return sorted(found, key=lambda d: (d["process"]["rank"] is None, d["process"]["rank"], d["process"]["started"]))
-
-
-def empty(command: str, complete: bool = True) -> Document:
-    """The document of a script that opened no device; not `complete`: a signal ended it, so that nobody knows."""
-    return {
-        "format": FORMAT,
-        "complete": complete,
-        "process": {
-            "pid": None,
-            "parent": None,
-            "rank": None,
-            "command": command,
-            "mode": None,
-            "generation": None,
-            "started": None,
-            "seconds": None,
-            "openhpu": None,
-            "torch": None,
-        },
-        "steps": {"counted_by": None, "count": 0},
-        "timeline": {"steps_us": [], "device_us": [], "compilations_us": []},
-        "graphs": {
-            "distinct": 0,
-            "recorded": 0,
-            "as_recipes": 0,
-            "node_by_node": 0,
-            "cut": 0,
-            "compiling": 0,
-            "seen_once": [],
-        },
-        "phases": {"phases": [], "later": []},
-        "captures": [],
-        "captures_later": [],
-        "captures_more": 0,
-        "graphs_checked": 0,
-        "graphs_compared": [0, 0],
-        "graph_differences": [],
-        "graphs_unchecked": [],
-        "recipes": [],
-        "recompilations": [],
-        "fallbacks": [],
-        "indices_out_of_range": [],
-        "int64_overflows": [],
-        "differences": [],
-        "moved_operands": [],
-        "blocking_reads": [],
-        "shape_waits": [],
-        "own_waits": [],
-        "collectives": [],
-        "user_operators": [],
-        "memory": {
-            "peak_bytes": 0,
-            "peak_file": None,
-            "peak_line": None,
-            "peak_growth_bytes": 0,
-            "limit_bytes": 0,
-            "in_use_bytes": 0,
-            "over_time": [],
-        },
-        "errors": [],
-        "counters": {},
-        "sections": [],
-    }
-
-
-def together(documents: list[Document]) -> list[schema.SharedCollective]:
-    """The collectives of all ranks, by operator and line, those that took longest first.
-
-    `wait_ns`: of the rank that waited longest. `skew_ns`: how much less the one waited that waited least; the others
-    waited that long for it.
-    """
-    found: dict[tuple[str, str | None, int | None], list[tuple[int | None, schema.Collective]]] = {}
-    for document in documents:
-        rank = document["process"]["rank"]
-        for row in document["collectives"]:
-            found.setdefault((row["op"], row["file"], row["line"]), []).append((rank, row))
-    rows: list[schema.SharedCollective] = []
-    for rows_of_ranks in found.values():
-        slowest, least = min(rows_of_ranks, key=lambda one: one[1]["wait_ns"])
-        rank, most = max(rows_of_ranks, key=lambda one: one[1]["wait_ns"])
-        skew = most["wait_ns"] - least["wait_ns"]
-        rows.append({**most, "rank": rank, "skew_ns": skew, "slowest": slowest, "ranks": len(rows_of_ranks)})
-    return sorted(rows, key=lambda row: -row["wait_ns"])
 
 
 def title(document: Document) -> str:
@@ -143,7 +25,7 @@ def title(document: Document) -> str:
     return f"rank {process['rank']}" if process["rank"] is not None else f"process {process['pid']}"
 
 
-def nothing(document: Document) -> str:
+def empty_document(document: Document) -> str:
     """Why a document is empty."""
     if document["complete"]:
         return "no hpu device was opened: the script did not put a tensor on hpu"
@@ -165,7 +47,7 @@ def size(number: float, digits: int = 1) -> str:
     return f"{number:.0f} B" if unit == "B" else f"{number:.{digits}f} {unit}"
 
 
-def wait(ns: int) -> str:
+def milliseconds(ns: int) -> str:
     """A time that the host waited, in milliseconds."""
     return f"{ns / 1e6:,.1f} ms"
 
@@ -186,7 +68,7 @@ def times(record: Record, text: str, one: str = "time") -> str:
     return f"{where(record)}: {text}, {plural(record['count'], one)}{phase}"
 
 
-def bound(steps: schema.Steps) -> str:
+def bound_of_steps(steps: schema.Steps) -> str:
     """Which side the steps wait for, in words."""
     share = steps["device_bound_share"]
     if share >= 0.5:
@@ -194,7 +76,7 @@ def bound(steps: schema.Steps) -> str:
     return f"host-bound in {1 - share:.0%} of the time"
 
 
-def by_line(graphs: list[schema.SeenGraph]) -> list[tuple[str, str, int]]:
+def graphs_by_line(graphs: list[schema.SeenGraph]) -> list[tuple[str, str, int]]:
     """Graphs by the line with which they begin and their operators: line, operators in words, how many such graphs.
 
     The largest graphs first; of a line whose graphs differ in size, the range of sizes.
@@ -209,7 +91,7 @@ def by_line(graphs: list[schema.SeenGraph]) -> list[tuple[str, str, int]]:
     return rows
 
 
-def unfinished(graphs: schema.Graphs) -> str:
+def unfinished_compilations(graphs: schema.Graphs) -> str:
     """A sentence if the script was faster than the compiler; otherwise empty."""
     if not graphs["compiling"]:
         return ""
@@ -231,12 +113,6 @@ def out_of_range(record: schema.OutOfRange) -> str:
     return f"{record['op']}, {plural(record['count'], 'index', 'indices')}{padding}"
 
 
-def changed(params: dict[str, Any]) -> schema.Change:
-    """The event `recompilation` as a record of one."""
-    dimension = None if params["dimension"] < 0 else params["dimension"]
-    return cast("schema.Change", {**params, "dimension": dimension, "after": [params["after"]]})
-
-
 def recompilation(record: schema.Change) -> str:
     """The difference, in words."""
     if record["cause"] == "guard":
@@ -256,7 +132,7 @@ def recompilation(record: schema.Change) -> str:
     return f"{record['op']}: {what}{operand}{values}{_origin(record)}"
 
 
-def recompiled(record: schema.Recompilation) -> str:
+def recompilation_at_line(record: schema.Recompilation) -> str:
     """The line of a recompilation, the difference, and how often it came."""
     return f"{where(record)}: {recompilation(record)} ({plural(record['count'], 'time')})"
 
@@ -271,19 +147,19 @@ def _origin(record: schema.Change) -> str:
     return f" (after {operator}, which returned this size)"
 
 
-def own_waits(rows: list[schema.KindOfWait]) -> list[str]:
+def waits_of_this_device(rows: list[schema.KindOfWait]) -> list[str]:
     """Waits that a Gaudi does not have, a line for each kind."""
     words = {"first_sight": "at the first call of an operator", "queue": "for room in the queue"}
     return [
-        f"{plural(sum(r['count'] for r in found), 'wait')} {text}, {wait(sum(r['wait_ns'] for r in found))}"
+        f"{plural(sum(r['count'] for r in found), 'wait')} {text}, {milliseconds(sum(r['wait_ns'] for r in found))}"
         for kind, text in words.items()
         if (found := [r for r in rows if r["kind"] == kind])
     ]
 
 
-def waited(record: schema.Wait) -> str:
+def wait_at_line(record: schema.Wait) -> str:
     """An operator, and how often and for how long the host waited in it."""
-    return f"{times(record, record['op'])}, waited {wait(record['wait_ns'])}"
+    return f"{times(record, record['op'])}, waited {milliseconds(record['wait_ns'])}"
 
 
 def difference(record: schema.Difference) -> str:
@@ -299,7 +175,7 @@ def user_operator(record: schema.UserOperator) -> str:
     return f"{name}: {plural(record['calls'], 'call')}, {record['kernel']}{lock}"
 
 
-def needs(document: Document) -> list[str]:
+def needs_on_a_gaudi(document: Document) -> list[str]:
     """What the script needs on a Gaudi, each with the line that needs it."""
     seen: dict[str, str] = {}
     for row in DIFFERENCES:
@@ -331,7 +207,7 @@ def phases(document: Document) -> list[str]:
     return found
 
 
-def too_large(document: Document) -> list[str]:
+def devices_too_small(document: Document) -> list[str]:
     """The devices whose memory is smaller than the peak, each with the phase in which memory grew most."""
     peak = document["memory"]["peak_bytes"]
     ends = [0, *(one["bytes"] for one in document["phases"]["phases"])]
@@ -345,7 +221,7 @@ def too_large(document: Document) -> list[str]:
     ]
 
 
-def unended(document: Document) -> str:
+def unended_process(document: Document) -> str:
     """What a document says that was not written at the process's end, in words."""
     if document["complete"]:
         return ""
@@ -354,11 +230,16 @@ def unended(document: Document) -> str:
     return "; the process was killed, and the last moments before that are missing"
 
 
-def later(record: schema.LateGraph) -> str:
+def late_graph(record: schema.LateGraph) -> str:
     """A graph that was new after the warm-up, in words."""
-    cause = f": {recompilation(record['cause'])}" if record["cause"] else ""
+    cause = f": {cause_of_late_graph(record)}" if record["cause"] else ""
     place = "after the warm-up" if record["phase"] == AFTER else f"of {record['phase']}"
     return f"{where(record)}: a new graph in step {record['step']:,} {place}{cause}"
+
+
+def cause_of_late_graph(record: schema.LateGraph) -> str:
+    """What differs from an earlier graph, in words."""
+    return recompilation(record["cause"]) if record["cause"] else "a new graph"
 
 
 def capture(record: schema.Capture) -> str:
@@ -414,4 +295,4 @@ def padding(document: Document) -> list[str]:
 def collective(record: schema.Collective) -> str:
     """The time and data of a line's collectives, in words."""
     data = f"{times(record, record['op'])}, {size(record['bytes'])}"
-    return f"{data}, the device waited {wait(record['wait_ns'])}"
+    return f"{data}, the device waited {milliseconds(record['wait_ns'])}"
