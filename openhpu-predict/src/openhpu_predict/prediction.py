@@ -110,6 +110,8 @@ def price(
     """
     if mode not in ("graph", "eager"):
         raise PredictError(f'mode is {mode!r}; expected "graph" or "eager"')
+    if cards > 1:
+        device.require_links()
     node = int(device.node_cards)
     if cards < 1 or (cards > node and cards % node):
         raise PredictError(f"cards is {cards}; expected 1 to {node}, or whole nodes of {node}")
