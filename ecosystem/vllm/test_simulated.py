@@ -9,6 +9,7 @@ import pytest
 
 from commands import ROOT, child
 from ecosystem.vllm.served import LLAMA
+from openhpu_predict.devices import DATA, LINKS
 
 _S = 140.0  # for a run; the lane gives a test, which has two at most, 300 s
 TINY = LLAMA | {
@@ -115,6 +116,42 @@ def test_tensor_parallelism_divides_weights_and_cache_and_communicates(model):
     assert "network" not in one["decode"]["engines"]
 
 
+def test_eight_cards_are_a_node_and_sixteen_are_two(model):
+    """Two nodes have the network of the device file between them, which is slower than the links within a node."""
+    wide = TINY | {"num_attention_heads": 16, "num_key_value_heads": 16, "hidden_size": 1024}
+    (model / "config.json").write_text(json.dumps(wide))
+    found = {
+        cards: simulate(model, *TRAFFIC, *SMALL, f"--tensor-parallel-size={cards}", VLLM_SKIP_WARMUP="true")
+        for cards in (8, 16)
+    }
+    assert [one["cards"] for one in found.values()] == [8, 16]
+    assert found[16]["memory"]["weights"] < found[8]["memory"]["weights"]
+    spent = {cards: one["decode"]["engines"]["network"] * one["decode"]["seconds"] for cards, one in found.items()}
+    assert 0 < spent[8] < spent[16]
+
+
+def test_plan_that_nothing_meets_on_a_device_without_links(model):
+    lines = (DATA / "gaudi2.toml").read_text().splitlines()
+    device = model.parent / "alone.toml"
+    device.write_text("\n".join(line for line in lines if line.partition(" =")[0] not in LINKS))
+    found = simulate(
+        model,
+        *TRAFFIC,
+        "--max-model-len=512",
+        f"--device={device}",
+        "--plan=ttft=0.001ms,tpot=100ms",
+        "--plan-cards=1,2",
+        "--plan-max-num-seqs=4",
+        "--plan-buckets=exp",
+    )
+    best, other = found["rows"]
+    assert not found["met"]
+    assert (best["cards"], best["meets"], best["share"]) == (1, "no", 0)
+    assert best["bound"].startswith("first token; 12 requests miss it")
+    assert (other["cards"], other["runs"]) == (2, False)
+    assert "alone has no links" in other["bound"]
+
+
 def test_plan_ranks_candidates_and_says_why_one_does_not_run(model):
     found = simulate(
         model,
@@ -174,7 +211,7 @@ def test_script_that_makes_an_llm(model):
     [
         (["--tensor-parallel-size=3"], "heads"),
         (["--tensor-parallel-size=12"], "--tensor-parallel-size is 12; expected 1 to 8"),
-        (["--pipeline-parallel-size=2"], "--pipeline-parallel-size is 2"),
+        (["--pipeline-parallel-size=2"], "line 3680 of vllm_gaudi/v1/worker/hpu_model_runner.py"),
         (['--speculative-config={"method": "ngram", "num_speculative_tokens": 2}'], "--speculative-config"),
         (["--random-input-len=300", "--max-model-len=256"], "300 + 8 tokens, and --max-model-len is 256"),
     ],

@@ -2,8 +2,8 @@ import re
 
 import pytest
 
-from openhpu_predict import PredictError, load
-from openhpu_predict.devices import DATA
+from openhpu_predict import PredictError, load, network
+from openhpu_predict.devices import DATA, LINKS
 
 TEXT = (DATA / "gaudi2.toml").read_text()
 HBM = next(line for line in TEXT.splitlines() if line.startswith("hbm_bytes"))
@@ -48,6 +48,21 @@ def test_a_bad_file_is_named_with_its_key(tmp_path, text, message):
     path = tmp_path / "bad.toml"
     path.write_text(text)
     with pytest.raises(PredictError, match=f"{re.escape(str(path))}.*{re.escape(message)}"):
+        load(path)
+
+
+def test_a_file_has_all_links_or_none(tmp_path):
+    lines = TEXT.splitlines()
+    without = [line for line in lines if line.partition(" =")[0] not in LINKS]
+    path = tmp_path / "alone.toml"
+    path.write_text("\n".join(without))
+    device = load(path)
+    assert (device.linked, device.node_cards) == (False, 1)
+    assert network.seconds("all_reduce", 1e9, range(1), device) == 0
+    with pytest.raises(PredictError, match=r"the device alone has no links.*port_bandwidth.*or one card"):
+        network.seconds("all_reduce", 1e9, range(2), device)
+    path.write_text("\n".join(line for line in lines if not line.startswith("hop_latency")))
+    with pytest.raises(PredictError, match="'hop_latency' is missing"):
         load(path)
 
 

@@ -16,7 +16,8 @@ class Device:
 
     `mme_*_measured` is the rate of the largest measured matmul, `*_peak` the rate that the vendor names.
     `mme_sustained` is the share of the measured rates that long runs of products keep. `hbm_measured` is the rate at
-    which a published decode moved its weights. The network's figures are those of one direction.
+    which a published decode moved its weights. The network's figures are those of one direction. A device without links
+    has zeros there, and nodes of one card.
     """
 
     name: str
@@ -48,11 +49,27 @@ class Device:
     sources: dict[str, str] = dataclasses.field(default_factory=dict, compare=False)
 
     @property
+    def linked(self) -> bool:
+        """Whether cards can be joined."""
+        return self.port_bandwidth > 0
+
+    def require_links(self) -> None:
+        """For several cards. Raises PredictError."""
+        if not self.linked:
+            raise PredictError(
+                f"the device {self.name} has no links, which several cards need; expected the figures "
+                f"{', '.join(LINKS)} in its file, or one card"
+            )
+
+    @property
     def assumed(self) -> list[str]:
         """The keys of the figures that nobody published."""
         return [key for key, source in self.sources.items() if source.startswith("assumed")]
 
 
+# The figures of the network. A file has all of them or none.
+LINKS = ("port_bandwidth", "ports_per_peer", "hop_latency", "node_cards", "ports_out", "node_latency")
+_UNLINKED = dict.fromkeys(LINKS, 0.0) | {"node_cards": 1.0}
 _KEYS = [field.name for field in dataclasses.fields(Device) if field.name not in ("name", "sources")]
 
 
@@ -73,9 +90,12 @@ def load(device: str | Path | Device) -> Device:
         raise PredictError(f"{path}: the table [figures] is missing")
     if unknown := sorted(figures.keys() - set(_KEYS)):
         raise PredictError(f"{path}: unknown figure {unknown[0]!r}; expected {', '.join(_KEYS)}")
-    values: dict[str, float] = {}
+    linked = not figures.keys().isdisjoint(LINKS)
+    values = {} if linked else dict(_UNLINKED)
     sources: dict[str, str] = {}
     for key in _KEYS:
+        if key in values:
+            continue
         figure = figures.get(key)
         if figure is None:
             raise PredictError(f"{path}: the figure {key!r} is missing")

@@ -26,11 +26,14 @@ def seconds(op: str, size: float, ranks: Collection[int], device: Device) -> flo
     """Seconds of the collective `op` among `ranks`.
 
     `size`: bytes of a card's whole tensor, the larger of its input and its output. Ranks lie in nodes one after the
-    other. A group of one card communicates nothing, except that `send` and `recv` go to the next rank.
+    other. A group of one card communicates nothing, except that `send` and `recv` go to the next rank. Raises
+    PredictError for a device without links.
     """
     op = name(op)
     total = len(ranks)
     nodes = Counter(rank // int(device.node_cards) for rank in ranks)
+    if total > 1 or op in _PAIRS:
+        device.require_links()
     inside, outside = device.port_bandwidth * device.ports_per_peer, device.port_bandwidth * device.ports_out
     if op in _PAIRS:
         bandwidth, latency = (outside, device.node_latency) if len(nodes) > 1 else (inside, device.hop_latency)

@@ -153,6 +153,8 @@ def _check(recording: Recording, device: Device, mode: str, cards: int) -> None:
     """Raises PredictError for a mode or a number of cards that there is not."""
     if mode not in ("graph", "eager"):
         raise PredictError(f'mode is {mode!r}; expected "graph" or "eager"')
+    if cards > 1:
+        device.require_links()
     node = int(device.node_cards)
     if cards < 1 or (cards > node and cards % node):
         raise PredictError(f"cards is {cards}; expected 1 to {node}, or whole nodes of {node}")

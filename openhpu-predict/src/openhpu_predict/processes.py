@@ -95,8 +95,8 @@ def _exchange(bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     return done
 
 
-def _real(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, outside of fake tensors and of the recording: a mesh of ranks has values."""
+def real(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, outside of fake tensors and of the recording: what it makes has values."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -109,9 +109,9 @@ def _real(function: Callable[..., Any]) -> Callable[..., Any]:
 def _real_methods(owner: type) -> Iterator[tuple[str, Any]]:
     for name, one in vars(owner).items():
         if isinstance(one, staticmethod):
-            yield name, staticmethod(_real(one.__func__))
+            yield name, staticmethod(real(one.__func__))
         elif isinstance(one, types.FunctionType) and name not in ("__hash__", "__eq__", "__repr__", "size"):
-            yield name, _real(one)
+            yield name, real(one)
 
 
 def _checked(function: Callable[..., Any], cards: int) -> Callable[..., Any]:
@@ -124,6 +124,6 @@ def _checked(function: Callable[..., Any], cards: int) -> Callable[..., Any]:
                 f"{cards} cards cannot be divided by the script's device mesh: {sizes.strip()} are "
                 f"{math.prod(mesh_shape)}; expected --cards {math.prod(mesh_shape)}, or a mesh of {cards}"
             )
-        return _real(function)(device_type, mesh_shape, **kwargs)
+        return real(function)(device_type, mesh_shape, **kwargs)
 
     return init_device_mesh

@@ -1,5 +1,6 @@
 """Several cards in one process, without vLLM."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import pytest
@@ -30,6 +31,13 @@ def options(size, backend=None):
 def test_number_of_cards_that_no_nodes_have(cards, count):
     with pytest.raises(PredictError, match=f"--tensor-parallel-size is {count}; expected 1 to 8"):
         cards.begin(count)
+
+
+def test_cards_of_a_device_without_links():
+    alone = dataclasses.replace(openhpu_predict.load("gaudi2"), name="alone", port_bandwidth=0.0)
+    Cards(alone).begin(1)
+    with pytest.raises(PredictError, match="alone has no links"):
+        Cards(alone).begin(2)
 
 
 @pytest.mark.parametrize(("count", "nodes"), [(8, 1), (16, 2)])

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path, tree_map
 
 import openhpu_predict
+from openhpu_predict.processes import real
 from openhpu_predict.recording import Recorder, Recording
 from openhpu_predict.serving import repeats
 from openhpu_predict.serving.cards import Cards
@@ -167,6 +168,8 @@ class Border:
         """The cache is made under fake tensors."""
 
         def initialize_kv_cache(runner: Any, config: Any) -> None:
+            # Of a hybrid model it also makes the plugin's batch again, which is real.
+            runner.may_reinitialize_input_batch = real(runner.may_reinitialize_input_batch)
             with openhpu_predict._FAKE:
                 original(runner, config)
             self.cache = _bytes(tree_flatten(list(runner.kv_caches))[0])

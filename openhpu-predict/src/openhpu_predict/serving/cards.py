@@ -25,7 +25,10 @@ class Cards:
         self._group = contextlib.ExitStack()
 
     def begin(self, count: int) -> None:
-        """From now on torch.distributed has `count` ranks. Raises PredictError for a number that no nodes have."""
+        """From now on torch.distributed has `count` ranks. Raises PredictError for a number that no nodes have, or
+        without links."""
+        if count > 1:
+            self._device.require_links()
         node = int(self._device.node_cards)
         if count > node and count % node:
             raise PredictError(

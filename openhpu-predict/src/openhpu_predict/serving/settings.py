@@ -8,6 +8,12 @@ from typing import Any, NamedTuple
 from openhpu_predict.devices import DATA
 from openhpu_predict.errors import PredictError
 
+# Where the plugin (0.28.0 of commit 091bbad) stops.
+_NO_STAGE = (
+    "the plugin hands no tensors to a next stage: line 3680 of vllm_gaudi/v1/worker/hpu_model_runner.py calls the "
+    "model without intermediate_tensors, and line 3697 expects hidden states from it, which only the last stage returns"
+)
+
 # Set before vllm is imported: the engine runs in this process, and names of requests are as given.
 ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -62,7 +68,7 @@ class Settings:
                 "--pipeline-parallel-size",
                 parallel.pipeline_parallel_size,
                 1,
-                "the plugin has no next stage",
+                _NO_STAGE,
             ),
             ("--data-parallel-size", parallel.data_parallel_size, 1, "one engine is simulated"),
             ("--distributed-executor-backend", None if own else str(backend), None, "one process has all cards"),
