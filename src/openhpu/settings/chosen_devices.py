@@ -106,9 +106,21 @@ def job_of_process() -> Job | None:
 def module_of_rank(local_rank: int) -> int:
     """The module of a local rank, among those that this machine's processes may use. Raises SettingError."""
     modules = machine_modules()
-    if not 0 <= local_rank < len(modules):
-        raise no_module(local_rank, modules)
-    return modules[local_rank]
+    if 0 <= local_rank < len(modules):
+        return modules[local_rank]
+    if local_rank >= len(modules) and _listed_by_ray():
+        return modules[0]
+    raise no_module(local_rank, modules)
+
+
+def _listed_by_ray() -> bool:
+    """Whether Ray set HABANA_VISIBLE_MODULES, for this worker alone: the list is then shorter than its local rank.
+
+    A worker is a child of Ray's raylet, which says its number. The processes that a worker starts are none.
+    """
+    left_as_it_was = os.environ.get("RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES", "").lower() in ("1", "true")
+    is_worker = os.environ.get("RAY_RAYLET_PID") == str(os.getppid())
+    return is_set("HABANA_VISIBLE_MODULES") and is_worker and not left_as_it_was
 
 
 def _modules() -> tuple[tuple[int, ...], bool, int, int]:

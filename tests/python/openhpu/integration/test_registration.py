@@ -98,7 +98,11 @@ for use in (lambda: torch.ones(1, device="hpu"), lambda: torch.ones(1).to("hpu")
 """
 BROKEN = {
     "no _machine": ("sys.modules['openhpu._machine'] = None", "its compiled core, openhpu._C, is missing; build"),
-    "another core": (ANOTHER, "its compiled core was built"),
+    "PyTorch is newer than each core": (
+        "from openhpu.integration import compat; compat.built = lambda: ['2.8', '2.9']",
+        "its compiled core was built with PyTorch 2.8 and 2.9 and does not fit the installed PyTorch "
+        f"{torch.__version__} (in ",
+    ),
     "a defect": ("from openhpu import settings; settings.check_environment = lambda: 1 / 0", "ZeroDivisionError: div"),
     "a late defect": ("from openhpu import settings; settings.get = lambda name: {}[name]", "KeyError: "),
 }

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from openhpu import settings
@@ -67,6 +69,45 @@ def test_a_rank_without_a_module(environment, variables, text):
     with pytest.raises(settings.SettingError) as error:
         settings.device_setup()
     assert str(error.value) == f"LOCAL_RANK={text}"
+
+
+RAY = "RAY_RAYLET_PID"
+
+
+@pytest.mark.parametrize(
+    ("variables", "module"),
+    [
+        ({"LOCAL_RANK": "1", "HABANA_VISIBLE_MODULES": "5", RAY: "parent"}, 5),
+        ({"LOCAL_RANK": "3", "HABANA_VISIBLE_MODULES": "6,7", RAY: "parent"}, 6),
+        # vLLM's workers of a node have the same list.
+        ({"LOCAL_RANK": "1", "HABANA_VISIBLE_MODULES": "5,2", RAY: "parent"}, 2),
+        ({"LOCAL_RANK": "1", RAY: "parent"}, 1),
+        # A launcher that a worker started, one that says nothing of Ray, and a list that Ray left as it was.
+        ({"LOCAL_RANK": "1", "HABANA_VISIBLE_MODULES": "5", RAY: "another"}, None),
+        ({"LOCAL_RANK": "1", "HABANA_VISIBLE_MODULES": "5"}, None),
+        (
+            {
+                "LOCAL_RANK": "1",
+                "HABANA_VISIBLE_MODULES": "5",
+                RAY: "parent",
+                "RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES": "1",
+            },
+            None,
+        ),
+    ],
+)
+def test_ray_lists_the_modules_of_each_worker(environment, monkeypatch, variables, module):
+    """Ray's worker knows its local rank, and HABANA_VISIBLE_MODULES has only what Ray gave to that worker."""
+    environment(**{name: value for name, value in variables.items() if not name.startswith("RAY")})
+    numbers = {"parent": str(os.getppid()), "another": str(os.getpid())}
+    for name, value in variables.items():
+        if name.startswith("RAY"):
+            monkeypatch.setenv(name, numbers.get(value, value))
+    if module is None:
+        with pytest.raises(settings.SettingError, match="LOCAL_RANK=1 has no module"):
+            settings.device_setup()
+    else:
+        assert settings.device_setup().modules == (module,)
 
 
 def test_a_machines_modules_do_not_depend_on_the_launcher(environment):
