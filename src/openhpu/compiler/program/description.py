@@ -164,6 +164,23 @@ def with_sizes(description: Description, symbols: Symbols) -> Description:
     return {**description, "slots": slots, "nodes": nodes}
 
 
+def sizes(description: Description) -> Iterator[int]:
+    """All sizes, strides and offsets of operands and results, integer arguments and bytes of storages."""
+
+    def within(value: Any) -> Iterator[int]:
+        if isinstance(value, (tuple, list)):
+            for item in value:
+                yield from within(item)
+        elif isinstance(value, int):
+            yield value
+
+    for slot in description["slots"]:
+        yield slot["nbytes"]
+    for node in description["nodes"]:
+        yield from within(node["args"])
+        yield from within(node["outputs"])
+
+
 def flattened(args: list[Argument]) -> Iterator[tuple[int, Argument]]:
     """Arguments with the members of lists in place of the lists; each with its position in the schema."""
     for position, arg in enumerate(args):

@@ -9,6 +9,7 @@ from openhpu.compiler.errors import CannotCompile
 from openhpu.compiler.program import description as graph
 from openhpu.compiler.program.description import Description, NodeDescription
 from openhpu.compiler.program.geometry import Geometry, flat
+from openhpu.compiler.program.sizes import Size
 from openhpu.compiler.program.views import view_steps
 
 _GRAD_SCALE = "grad_scale"
@@ -113,9 +114,12 @@ def _choose_base(slot: Slot) -> None:
             return
     places = [place for place in slot.operands if place.numel] + [place for *_, place in slot.results]
     candidates = [place for place in dict.fromkeys(places) if place.is_dense]
-    # As the script sees it most often; row-major first, since everything else is then read from it.
+    # As the script sees it most often; row-major first, since everything else is then read from it. A dimension that is
+    # a symbol tells its value; one that is a multiple of it, as of a flattened tensor, does not.
     frequency = Counter(places)
-    candidates.sort(key=lambda place: (-place.numel, not place.is_contiguous, -frequency[place]))
+    candidates.sort(
+        key=lambda place: (-place.numel, not place.is_contiguous, not _tells_symbol(place), -frequency[place])
+    )
     for place in candidates:
         if _reaches_all(place, slot):
             slot.base = place
@@ -123,6 +127,10 @@ def _choose_base(slot: Slot) -> None:
     slot.base = _vector(slot, places)
     if not _reaches_all(slot.base, slot, at_any_price=True):
         raise CannotCompile(f"views of different dtypes overlap in slot {slot.index}")
+
+
+def _tells_symbol(place: Geometry) -> bool:
+    return any(isinstance(size, Size) and size.is_symbol for size in place.sizes)
 
 
 def _reaches_all(base: Geometry, slot: Slot, at_any_price: bool = False) -> bool:

@@ -18,7 +18,7 @@ from openhpu.compiler.program.description import Argument, Description, NodeDesc
 from openhpu.compiler.program.geometry import Geometry, contiguous_strides, same_strides
 from openhpu.compiler.program.lowerings import lowering
 from openhpu.compiler.program.plan import Plan, Slot, make_plan, written_arguments
-from openhpu.compiler.program.sizes import Symbols
+from openhpu.compiler.program.sizes import Size, Symbols, polynomial_of
 
 _RESERVED = {*keyword.kwlist, *dir(builtins), "torch", "recipe"}
 # Operators whose kernels do not round a number to the 16 bits of a tensor beside it.
@@ -47,22 +47,48 @@ class Program:
             description = graph.with_sizes(description, self.symbols)
         self.description = description
         self.plan: Plan = make_plan(description)
-        self._definitions = [f"{name} = x{number}.shape[{dim}]" for name, (number, dim) in self._where().items()]
+        self._definitions = self._define_symbols()
         self.counted: list[int] = []  # nodes whose indices are counted, once it is traced
         self.overflowing: list[int] = []  # nodes whose overflows are counted
         self.text = _Writer(description, self.plan, self._definitions, hooks=False).text()
 
-    def _where(self) -> dict[str, tuple[int, int]]:
-        """For each symbol an input and a dimension with that size."""
-        found: dict[str, tuple[int, int]] = {}
+    def _define_symbols(self) -> list[str]:
+        """A line for each symbol: an input has that size. Else, as in a part of a graph that has flattened tensors
+        alone, an input has a multiple of it. Of symbols that occur as a product alone, one is the product."""
+        dims: dict[int, str] = {
+            size: f"x{number}.shape[{dim}]"
+            for number, slot in reversed(list(enumerate(self.plan.inputs)))
+            for dim, size in reversed(list(enumerate(slot.base.sizes)))
+            if isinstance(size, Size)
+        }
+        together = self._always_together()
+        lines = {name: f"{name} = {dims[size]}" for name, size in self._bare() if size in dims}
+        for size, text in dims.items():
+            factor, names = (isinstance(size, Size) and size.monomial) or (0, ())
+            new = [name for name in names if name not in lines]
+            if not factor or not new or (len(new) > 1 and frozenset(new) not in together):
+                continue
+            first, *others = new
+            lines |= {name: f"{name} = 1" for name in others}
+            known = [name for name in names if name not in new]
+            lines[first] = f"{first} = " + " // ".join([text, *([str(factor)] if factor > 1 else []), *known])
         for name in self.symbols.hints:
-            wanted = self.symbols.size(name)
-            for number, slot in enumerate(self.plan.inputs):
-                if wanted in slot.base.sizes:
-                    found.setdefault(name, (number, slot.base.sizes.index(wanted)))
-            if name not in found:
+            if name not in lines:
                 raise CannotCompile(f"no input has the size {name}")
-        return found
+        return list(lines.values())
+
+    def _bare(self) -> list[tuple[str, int]]:
+        return [(name, self.symbols.size(name)) for name in self.symbols.hints]
+
+    def _always_together(self) -> set[frozenset[str]]:
+        """Sets of symbols that occur in each product of symbols together and once, or not at all."""
+        products = {names for size in graph.sizes(self.description) for names in polynomial_of(size) if names}
+        alike: dict[frozenset[tuple[str, ...]], set[str]] = {}
+        for name in self.symbols.hints:
+            where = frozenset(names for names in products if name in names)
+            if all(names.count(name) == 1 for names in where):
+                alike.setdefault(where, set()).add(name)
+        return {frozenset(names) for names in alike.values()}
 
     def scalar_dtype(self, index: int) -> torch.dtype:
         """The dtype in which a variable number comes in: float64 or int64."""

@@ -105,6 +105,20 @@ class Size(int):
         """The formula."""
         return _text(self.polynomial)
 
+    @property
+    def monomial(self) -> tuple[int, tuple[str, ...]] | None:
+        """Factor and symbols of a product; None of a sum."""
+        if len(self.polynomial) != 1:
+            return None
+        ((names, factor),) = self.polynomial.items()
+        return factor, names
+
+    @property
+    def is_symbol(self) -> bool:
+        """Whether it is one symbol, neither a multiple nor a sum."""
+        factor, names = self.monomial or (0, ())
+        return factor == 1 and len(names) == 1
+
     def __repr__(self) -> str:  # programs' texts are made of these
         return self.text
 

@@ -83,3 +83,70 @@ def test_a_symbol_that_no_input_has_is_refused():
     parts = {name: [] for name in ("slots", "nodes", "live", "scalars", "variable")}
     with pytest.raises(CannotCompile, match="no input has the size n1"):
         Program({**parts, "threads": 1, "symbols": {"n1": {"hint": 7}}})
+
+
+def rows(sizes, strides, view_sizes=None, view_strides=None):
+    """A graph of relu(mm(x, weight)), where x has `sizes`, and relu reads the product with another view."""
+    view = [view_sizes or sizes, view_strides or strides]
+    numel = "*".join(map(str, sizes))
+    operand = lambda slot, sizes, strides: ("tensor", slot, torch.float32, sizes, strides, 0, 0)  # noqa: E731
+    result = lambda slot, sizes, strides: ("fresh", slot, torch.float32, sizes, strides, 0)  # noqa: E731
+    bytes_of_rows = f"4*{numel}"
+    weight = ((8, 8), (8, 1))
+    return {
+        "slots": [
+            {"kind": "input", "nbytes": bytes_of_rows},
+            {"kind": "input", "nbytes": 256},
+            {"kind": "fresh", "nbytes": bytes_of_rows},
+            {"kind": "fresh", "nbytes": bytes_of_rows},
+        ],
+        "nodes": [
+            {
+                "op": "aten::mm",
+                "args": [operand(0, sizes, strides), operand(1, *weight)],
+                "outputs": [result(2, sizes, strides)],
+                "site": 0,
+            },
+            {"op": "aten::relu", "args": [operand(2, *view)], "outputs": [result(3, *view)], "site": 0},
+        ],
+        "live": [3],
+        "scalars": [],
+        "variable": [],
+        "threads": 1,
+    }
+
+
+ROW = (8, 1)
+# By case: a graph, its symbols with values of another run, and the rows of its input there.
+GRAPHS = {
+    "an input has the size": (rows(("n0", 8), ROW), {"n0": 5}, 5),
+    "a multiple of it": (rows(("4*n0", 8), ROW), {"n0": 5}, 20),
+    "which a view splits": (rows(("4*n0", 8), ROW, ("n0", 4, 8), (32, 8, 1)), {"n0": 5}, 20),
+    "a product of two": (rows(("n0*n1", 8), ROW), {"n0": 5, "n1": 3}, 15),
+    "a multiple of a product": (rows(("2*n0*n1", 8), ROW), {"n0": 5, "n1": 3}, 30),
+}
+
+
+@pytest.mark.parametrize("case", GRAPHS)
+def test_the_program_learns_its_symbols_from_flattened_inputs(case):
+    description, values, count = GRAPHS[case]
+    program = Program({**description, "symbols": {name: {"hint": value + 2} for name, value in values.items()}})
+    x, weight = torch.randn(count, 8), torch.randn(8, 8)
+    (result,) = program.function()(x, weight)
+    assert torch.equal(result.view(count, 8), torch.relu(x @ weight))
+    assert not program.symbols.guards
+
+
+def test_symbols_that_no_input_tells_are_refused():
+    """A product of both where one of them is also read alone."""
+    description = rows(("n0*n1", 8), ROW, ("n0", "n1", 8), ("8*n1", 8, 1))
+    with pytest.raises(CannotCompile, match="no input has the size n0"):
+        Program({**description, "symbols": {"n0": {"hint": 3}, "n1": {"hint": 4}}})
+
+
+def test_a_flattened_view_of_an_input_does_not_hide_its_size():
+    description = rows(("4*n0", 8), ROW)
+    split = ("tensor", 0, torch.float32, ("n0", 4, 8), (32, 8, 1), 0, 0)
+    description["nodes"].append({**description["nodes"][1], "args": [split], "outputs": [("undefined",)]})
+    program = Program({**description, "symbols": {"n0": {"hint": 3}}})
+    assert program.plan.inputs[0].base.sizes == (program.symbols.size("n0"), 4, 8)
