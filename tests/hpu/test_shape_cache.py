@@ -110,7 +110,7 @@ def test_a_list_of_floats_counts_by_value(script):
     script("""
         from openhpu.integration import fallback
         torch.hpu.init()
-        _C.set_native_ops([*fallback.native_ops("gaudi2"), ("_test_optional_floatlist", "Float")])
+        _C.set_native_ops([*fallback.native_ops("gaudi2").items(), ("_test_optional_floatlist", "Float")])
         f = torch.ops.aten._test_optional_floatlist
         x = torch.zeros(2, device="hpu")
         for _ in range(2):

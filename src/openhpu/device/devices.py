@@ -50,7 +50,7 @@ def device_count() -> int:
     node, 0 to 7, can be used all the same.
     """
     try:
-        return lifecycle.configure().count
+        return lifecycle.configure().device_count
     except settings.SettingError:  # a launcher's process without a module: a script's that uses none may ask
         return _C.device_count()
 

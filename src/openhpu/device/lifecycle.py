@@ -5,7 +5,6 @@ The first memory or work opens a device. The core opens it, and calls `_prepare_
 """
 
 import contextlib
-import dataclasses
 import functools
 import os
 import sys
@@ -54,7 +53,7 @@ def configure(again: bool = False) -> settings.DeviceSetup:
     with _lock:
         if _setup is None or not (_C.is_initialized() or _C.is_in_bad_fork()):
             setup = settings.device_setup()
-            _C.configure(**{name: value for name, value in dataclasses.asdict(setup).items() if name != "count"})
+            _C.configure(**{name: value for name, value in setup._asdict().items() if name != "device_count"})
             _setup = setup
         _configured_from = environment
         return _setup

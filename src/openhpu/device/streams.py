@@ -18,6 +18,7 @@ __all__ = [
     "current_stream",
     "default_stream",
     "get_stream_info",
+    "is_current_stream_capturing",
     "record_stream",
     "set_stream",
     "stream",
@@ -150,3 +151,8 @@ def get_stream_info(stream: torch.Stream) -> tuple[int, int, int]:
 def record_stream(tensor: torch.Tensor, stream: torch.Stream) -> None:
     """Keep the memory of `tensor` from being reused before the commands of `stream` so far are done."""
     _C.record_stream(tensor, stream)
+
+
+def is_current_stream_capturing() -> bool:
+    """Whether this thread's operators on the current device are being captured."""
+    return lifecycle.is_initialized() and _C.is_capturing()

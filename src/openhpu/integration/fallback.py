@@ -62,8 +62,8 @@ class Supported(NamedTuple):
     kind: str
 
 
-def native_ops(generation: str) -> list[tuple[str, str]]:
-    """Rows (aten overload, dtypes) of `generation`: names of scalar types separated by spaces, or "" for none.
+def native_ops(generation: str) -> dict[str, str]:
+    """The dtypes of each aten overload in `generation`: names of scalar types separated by spaces, or "" for none.
 
     Forms and overloads that have no row are native where another form or overload of the same operator is; doubles are
     where floats are, 64-bit integers where 32-bit ones are.
@@ -74,24 +74,36 @@ def native_ops(generation: str) -> list[tuple[str, str]]:
     further = {name: dtypes.replace("+", " ") for name, dtypes in added if dtypes[0] == "+"}
     rows += [(name, known.get(dtypes[1:], dtypes)) for name, dtypes in added if dtypes[0] != "+"]
     of_device = {"*": _DEVICE_DTYPES[generation]}
-    return [(name, of_device.get(dtypes, dtypes) + further.get(name.partition(".")[0], "")) for name, dtypes in rows]
+    return {name: of_device.get(dtypes, dtypes) + further.get(name.partition(".")[0], "") for name, dtypes in rows}
 
 
-def integer_ops() -> list[tuple[str, str]]:
-    """Rows (operator, dtypes): the integers with which Gaudi computes, whether PyTorch does or not."""
+def integer_ops() -> dict[str, str]:
+    """The integers with which Gaudi computes each operator, whether PyTorch does or not."""
     found: dict[str, set[str]] = {}
     for row in tables.read(SUPPORT_TABLE, Supported):
         dtypes = {name for column, name in _INTEGERS.items() if getattr(row, column) == "Yes"}
         for name in (row.operator, *_MADE_OF.get(row.operator, ())):
             if dtypes:
                 found.setdefault(name, set()).update(dtypes)
-    return [(name, " ".join(sorted(dtypes))) for name, dtypes in found.items()]
+    return {name: " ".join(sorted(dtypes)) for name, dtypes in found.items()}
+
+
+def _of_core(generation: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Both, as the core gets them. They are kept: dicts of texts are nothing that Python's garbage collector counts,
+    and the rows of the tables would be thousands of objects in the first allocation of a script."""
+
+    def compute() -> tuple[dict[str, str], dict[str, str]]:
+        return native_ops(generation), integer_ops()
+
+    code = Path(__file__)
+    return tables.derived(code, [_TABLE, _ADDED, SUPPORT_TABLE, code], compute, generation)
 
 
 def install() -> None:
     """Hand table and policy of the environment to the core, and start logging if the environment asks for it."""
-    _C.set_native_ops(native_ops(settings.get("OPENHPU_GENERATION")))
-    _C.set_integer_ops(integer_ops())
+    native, integers = _of_core(settings.get("OPENHPU_GENERATION"))
+    _C.set_native_ops(list(native.items()))
+    _C.set_integer_ops(list(integers.items()))
     _C.set_fallback_policy(settings.get("PT_HPU_PLACE_ON_CPU"))
     from openhpu.observe import logs
 

@@ -56,7 +56,7 @@ from openhpu.device import mode
 from openhpu.device.arguments import _get_device_index
 from openhpu.integration import checkpoints, deepspeed, fused_optimizers, shared_tensors
 from openhpu.integration.late_imports import after_import
-from openhpu.interface import autocast_lists, custom_ops, hpu
+from openhpu.interface import custom_ops, hpu
 from openhpu.interface.gaudi_ops import namespace
 from openhpu.observe.profiler import debug_activities, tables
 
@@ -290,6 +290,8 @@ for _name in ("data_ptr", "resize_", "_write_file", "copy_", "fill_"):
 @_patch(fake_tensor.FakeTensorMode, "__init__")
 def _init_fake_mode(original: Any, *args: Any, **kwargs: Any) -> None:
     """Autocast's lists are registered before the first operator, and fake tensors alone never come to one."""
+    from openhpu.interface import autocast_lists
+
     autocast_lists.install()
     original(*args, **kwargs)
 

@@ -32,8 +32,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 # Kinds that the compiled core reports.
 CORE_KINDS = frozenset(
@@ -58,25 +57,24 @@ CORE_KINDS = frozenset(
 Site: TypeAlias = tuple[str, int]
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """One event: `kind` and `params`, its time (`time_ns`, as time.monotonic_ns()), and its file and line or None."""
 
     kind: str
     time_ns: int
     site: Site | None
-    params: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, Any]
 
 
 Callback: TypeAlias = Callable[[Event], None]
 
 
-@dataclass(frozen=True, eq=False)
 class Subscription:
     """The handle that `subscribe` returns."""
 
-    kind: str | None
-    callback: Callback
+    def __init__(self, kind: str | None, callback: Callback) -> None:
+        self.kind = kind
+        self.callback = callback
 
 
 _lock = threading.Lock()

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from openhpu._machine import device_memory, usable_cores  # not the core: settings are read without PyTorch, too
 from openhpu.settings.access import get, is_set, is_strict
@@ -18,8 +18,7 @@ _NODE = ("GROUP_RANK", "CROSS_RANK")
 _PROCESSES = ("LOCAL_WORLD_SIZE", "LOCAL_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE")
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """A launcher's processes on this machine, which take free modules together: a name that they share, and the rank
     of this one among `size`."""
 
@@ -28,18 +27,17 @@ class Job:
     size: int
 
 
-@dataclass(frozen=True)
-class DeviceSetup:
-    """The configuration of the core, as its function `configure` takes it, and `count`.
+class DeviceSetup(NamedTuple):
+    """The configuration of the core, as its function `configure` takes it, and `device_count`.
 
     `modules`: module number of each device that the process opens; `floating`: these are the machine's modules, and
     each device gets a free one of them when it is opened. `job`: the name of a launcher's job, whose processes get
     free modules of `machine`; `modules` is then the one of this process on an idle machine. `job_rank`, `job_size`: its
     local rank, and the number of processes on this machine. `visible`: number of indices that scripts may use; when
-    `modules` is one module, every index means that. `count`: what device_count() reports, by which libraries choose
-    how many devices to use. `module_wait_s`: how long to wait for a module that is in use. `memory_bytes`: capacity of
-    each device. `spin_us`: how long a worker or a waiting host polls before it sleeps. `processes`: how many of a
-    launcher's share this machine's cores.
+    `modules` is one module, every index means that. `device_count`: what the function of that name reports, by which
+    libraries choose how many devices to use. `module_wait_s`: how long to wait for a module that is in use.
+    `memory_bytes`: capacity of each device. `spin_us`: how long a worker or a waiting host polls before it sleeps.
+    `processes`: how many of a launcher's share this machine's cores.
     """
 
     modules: tuple[int, ...]
@@ -49,7 +47,7 @@ class DeviceSetup:
     job_rank: int
     job_size: int
     visible: int
-    count: int
+    device_count: int
     module_wait_s: float
     memory_bytes: int
     protect_memory: bool
@@ -70,7 +68,7 @@ def device_setup() -> DeviceSetup:
         job_rank=job.rank,
         job_size=job.size,
         visible=min(visible, MAX_MODULES),
-        count=min(count, MAX_MODULES),
+        device_count=min(count, MAX_MODULES),
         module_wait_s=get("OPENHPU_MODULE_WAIT_S"),
         memory_bytes=_memory_bytes(),
         protect_memory=get("OPENHPU_PROTECT_MEMORY"),

@@ -1,8 +1,9 @@
 """The one table of environment variables, variables.toml: OpenHPU's own, then those of Gaudi's stack."""
 
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from openhpu.settings import tables
+from openhpu.settings import kinds, tables
 from openhpu.settings.kinds import Kind, Setting, SettingError
 
 _EMPTY_IS_A_VALUE = ("text", "choice")
@@ -62,7 +63,18 @@ def read(table: tables.Table[Variable]) -> tuple[Setting, ...]:
     return tuple(_setting(table, row) for row in table)
 
 
-ROWS: tuple[Setting, ...] = read(tables.beside(__file__, "variables.toml", Variable))
+def _known() -> tuple[Setting, ...]:
+    path = Path(__file__).with_name("variables.toml")
+
+    def settings() -> list[tuple[Any, ...]]:
+        return [tuple(setting) for setting in read(tables.read(path, Variable))]
+
+    code = [Path(__file__), Path(kinds.__file__)]
+    values = tables.derived(Path(__file__), [path, *code], settings)
+    return tuple(map(Setting._make, values))
+
+
+ROWS: tuple[Setting, ...] = _known()
 _BY_NAME = {row.name: row for row in ROWS}
 _FAMILIES = tuple(row for row in ROWS if row.name.endswith("*"))
 

@@ -123,7 +123,7 @@ class graph:  # a context manager, named as in torch.cuda
         self._on_stream = streams.StreamContext(stream)
 
     def __enter__(self) -> None:
-        if is_current_stream_capturing():
+        if streams.is_current_stream_capturing():
             raise RuntimeError(
                 "graph: a graph capture is already in progress. End it before the next one begins; captures don't nest."
             )
@@ -144,8 +144,3 @@ class graph:  # a context manager, named as in torch.cuda
                 self.hpu_graph.abandon(exception[0].__name__)
         finally:
             self._on_stream.__exit__(*exception)
-
-
-def is_current_stream_capturing() -> bool:
-    """Whether this thread's operators on the current device are being captured."""
-    return lifecycle.is_initialized() and _C.is_capturing()

@@ -14,9 +14,8 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from openhpu import _C, settings
 from openhpu.compiler.client import waits
@@ -46,8 +45,7 @@ _MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
 _MAPPINGS = 6  # of one recipe's library
 
 
-@dataclass(frozen=True)
-class Recipe:
+class Recipe(NamedTuple):
     """A compiled graph. `str(recipe)` is a Python program that computes the same.
 
     `calls`: of how many calls of regions and of single operators between them it consists; 0: it is compiled as a
@@ -65,8 +63,7 @@ class Recipe:
         return self.program
 
 
-@dataclass(frozen=True)
-class Recompilation:
+class Recompilation(NamedTuple):
     """A compilation of a program that had been compiled before, and the first difference between the two.
 
     `cause`: "size", "stride", "dtype", "number" (an argument that counted as a constant), "memory" (offsets, storages'

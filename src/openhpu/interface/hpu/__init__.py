@@ -3,10 +3,9 @@
 # ruff: noqa: F403 - each of these modules has __all__
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openhpu.capture import hpu_graphs
-from openhpu.capture.hpu_graphs import *
 from openhpu.device import arguments, memory as memory, mode, random as random, streams as streams
 from openhpu.device.arguments import _get_device_index as _get_device_index
 from openhpu.device.devices import *
@@ -25,22 +24,29 @@ from openhpu.interface.hpu.switches import *
 from openhpu.interface.hpu.tensor_types import *
 from openhpu.observe import differences, metrics as metrics
 
+if TYPE_CHECKING:
+    from openhpu.capture.hpu_graphs import *
+
 _utils = arguments  # as torch.cuda._utils
 graphs = hpu_graphs
 # Libraries also write torch.hpu.hpu and habana_frameworks.torch.core.hpu.
 hpu = sys.modules[__name__]
 
-
 # A Gaudi has no graphs in eager mode. With OPENHPU_STRICT=gaudi a script that asks for their names finds none there.
-_GRAPHS = tuple(name for name in hpu_graphs.__all__ if name != "is_current_stream_capturing")
-if differences.as_gaudi("graphs-in-eager"):
-    for _name in _GRAPHS:
-        del globals()[_name]
+_NO_GRAPHS_IN_EAGER = differences.as_gaudi("graphs-in-eager")
+_LATER = () if _NO_GRAPHS_IN_EAGER else tuple(hpu_graphs.__all__)
+
+if not TYPE_CHECKING:  # which knows all names from the imports
+    __all__ = [*(name for name in globals() if not name.startswith("_") and name != "TYPE_CHECKING"), *_LATER]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
 
 
 def __getattr__(name: str) -> Any:
-    if name in _GRAPHS:
-        if mode.is_lazy():
+    if name in hpu_graphs.__all__:
+        if not _NO_GRAPHS_IN_EAGER or mode.is_lazy():
             return getattr(hpu_graphs, name)
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}: {differences.BY_KIND['graphs-in-eager'].message}"

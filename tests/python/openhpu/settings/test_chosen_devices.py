@@ -48,7 +48,7 @@ def test_modules_of_a_process(cores, number, variables, modules, visible, count)
     chose_none = variables in ({}, {"LOCAL_RANK": "-1"}) or [*variables] == ["OPENHPU_DEVICE_COUNT"]
     assert setup.floating == chose_none
     assert (setup.modules, setup.visible) == (modules, visible)
-    assert setup.count == (min(8, number) if count == "cores" else count)
+    assert setup.device_count == (min(8, number) if count == "cores" else count)
 
 
 @pytest.mark.parametrize(

@@ -255,3 +255,29 @@ def test_rows_are_kept_nowhere_where_python_keeps_no_byte_code(tmp_path, monkeyp
 
     assert tables.read(path, Named).rows == (("a",),)
     assert [each.name for each in tmp_path.iterdir()] == ["some.tsv"]
+
+
+def test_what_is_computed_from_tables_is_kept_until_a_source_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    code, table = tmp_path / "code.py", tmp_path / "some.tsv"
+    code.write_text("1")
+    table.write_text("1")
+    calls = []
+
+    def compute():
+        calls.append(None)
+        return {"calls": len(calls)}, [("a", 1.5, None)]
+
+    def derived(more=None):
+        (found, rows) = tables.derived(code, [table, code], compute, more)
+        assert rows == [("a", 1.5, None)]
+        return found["calls"]
+
+    assert [derived(), derived()] == [1, 1]
+    assert [derived("gaudi2"), derived("gaudi2"), derived("gaudi3")] == [2, 2, 3]
+    for number, source in enumerate((table, code), start=4):
+        source.write_text("another length")
+        assert [derived("gaudi3"), derived("gaudi3")] == [number, number]
+    table.unlink()
+    with pytest.raises(OSError, match=r"some\.tsv"):
+        derived("gaudi3")
