@@ -80,7 +80,7 @@ $(VENV)/deepspeed-0.16: | $(VENV)/.dev
 # For tests of inference, which downloads no models.
 $(VENV)/transformers: | $(VENV)/.dev
 	$(PIP) install --target $@ "tokenizers<0.24" "huggingface-hub<3" safetensors regex
-	$(PIP) install --no-deps --target $@ transformers==5.23.0
+	$(PIP) install --no-deps --target $@ transformers==5.24.0
 
 # Ninja decides what is out of date.
 build: $(VENV)/.dev
