@@ -1,4 +1,6 @@
-"""The operators of this folder with their gradients: silu, product, row_softmax and rms_norm, for float32 on hpu.
+"""The operators of this folder: silu, product, row_softmax and rms_norm with their gradients, for float32 on hpu.
+
+`silu_and_mul` is for bfloat16, without a gradient. Its kernel has a description in the place of glue code.
 
 `build` makes the library of kernels and the library of operators, and has to run before the first use of a device.
 """
@@ -19,10 +21,17 @@ HERE = Path(__file__).parent
 OPS = torch.ops.tpc_example
 
 
-def build_kernels(target: Path) -> None:
-    """`openhpu tpc build kernels/*.c glue.cpp -o TARGET`. Raises BuildError."""
+# What `openhpu tpc build` gets for each library.
+LIBRARIES = {
+    "kernels": [*map(str, sorted((HERE / "kernels").glob("*.c"))), str(HERE / "glue.cpp")],
+    "layer": [str(HERE / "described" / "silu_and_mul.toml")],
+}
+
+
+def build_kernels(which: str, target: Path) -> None:
+    """`openhpu tpc build ... -o TARGET` of one of LIBRARIES. Raises BuildError."""
     partial = target.with_suffix(f".{os.getpid()}.so")  # another process may have loaded the target
-    build_library([*map(str, sorted((HERE / "kernels").glob("*.c"))), str(HERE / "glue.cpp")], partial, Options())
+    build_library(LIBRARIES[which], partial, Options())
     partial.rename(target)
 
 
@@ -38,12 +47,12 @@ def load_operators(folder: Path) -> None:
     )
 
 
-def build() -> None:
-    """Build kernels and operators where PyTorch builds extensions, and make them known to this process."""
+def build(which: str = "kernels") -> None:
+    """Build operators and one of LIBRARIES where PyTorch builds extensions, and make them known to this process."""
     folder = Path(cpp_extension.get_default_build_root()) / "openhpu_tpc_example" / torch.__version__
     folder.mkdir(parents=True, exist_ok=True)
-    library = folder / "libkernels.so"
-    build_kernels(library)
+    library = folder / f"lib{which}.so"
+    build_kernels(which, library)
     listed = os.environ.get("GC_KERNEL_PATH")
     os.environ["GC_KERNEL_PATH"] = f"{library}:{listed}" if listed else str(library)
     load_operators(folder)
@@ -107,6 +116,12 @@ def product(a: Tensor, b: Tensor) -> Tensor:
     """a @ b, float32 [..., k] and [k, n]."""
     rows: Tensor = Product.apply(a.reshape(-1, a.size(-1)), b)  # type: ignore[no-untyped-call]
     return rows.view(*a.size()[:-1], b.size(1))
+
+
+def silu_and_mul(x: Tensor) -> Tensor:
+    """silu(gate) * up, bfloat16 [..., 2 * d] with gate in the first half of the last dimension: [..., d]."""
+    rows: Tensor = OPS.silu_and_mul(x.reshape(-1, x.size(-1)))
+    return rows.view(*x.size()[:-1], rows.size(1))
 
 
 def row_softmax(x: Tensor) -> Tensor:

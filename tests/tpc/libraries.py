@@ -3,7 +3,10 @@
 import hashlib
 from pathlib import Path
 
+import torch
+
 from commands import ROOT
+from openhpu import _C
 from openhpu_tpc.command import main
 from openhpu_tpc.loading import Library
 
@@ -32,6 +35,12 @@ def built(files: dict[str, str], *options: str, checks: bool = False) -> Path:
         assert main(["build", *given, "-o", str(partial), *without, *options]) == 0
         partial.rename(target)
     return target
+
+
+def make_known(path: Path) -> None:
+    """Let the device look up kernels in this library too, as if GC_KERNEL_PATH listed it when the device was opened."""
+    torch.zeros(1, device="hpu")
+    _C.set_kernel_libraries([str(path)])
 
 
 def library(files: dict[str, str], *options: str, checks: bool = False) -> Library:

@@ -15,7 +15,7 @@ from openhpu_tpc.types import Lane
 
 FORMATS = {"f32": (8, 23), "bf16": (8, 7), "f16": (5, 10), "h8": (5, 2), "f8": (4, 3)}
 _HEADER = (INCLUDE / "tpc" / "switches.h").read_text()
-SWITCHES = {name: eval(value) for name, value in re.findall(r"\b(\w+) = ([^,]+),", _HEADER)}
+SWITCHES = {name: eval(value) for name, value in re.findall(r"\b((?:SW|RMW)_\w+) = ([^,]+),", _HEADER)}
 S = {name.removeprefix("SW_"): value for name, value in SWITCHES.items()}
 MODES = [S["RHNE"], S["RZ"], S["RU"], S["RD"]]
 

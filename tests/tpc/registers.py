@@ -78,7 +78,7 @@ def dual_group(it: Intrinsic, rng: Generator) -> Cases:
             if switches & (1 << group):
                 result[target, group][chosen] = a.reshape(4, 2, 32)[source, group][chosen]
         arguments = [a.tobytes(), number(mask), number(source), number(target)]
-        yield Case(arguments, result.tobytes(), switches, income.tobytes())
+        yield Case(arguments, result.tobytes(), switches * S["WR_LOWER_GROUP"], income.tobytes())
 
 
 def dual_groups(it: Intrinsic, rng: Generator) -> Cases:
@@ -90,7 +90,8 @@ def dual_groups(it: Intrinsic, rng: Generator) -> Cases:
         for group in range(8):
             if switches & (1 << group):
                 result[group][chosen] = a.reshape(8, 32)[2 * sources[group // 2] + group % 2][chosen]
-        yield Case([a.tobytes(), number(mask), *map(number, sources)], result.tobytes(), switches, income.tobytes())
+        arguments = [a.tobytes(), number(mask), *map(number, sources)]
+        yield Case(arguments, result.tobytes(), switches * S["WR_LOWER_GROUP0"], income.tobytes())
 
 
 def groups(it: Intrinsic, rng: Generator) -> Cases:

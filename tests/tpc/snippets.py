@@ -1,4 +1,4 @@
-"""Sixty pieces of TPC-C, each with the value that every lane of the output has: a page of the language.
+"""Seventy pieces of TPC-C, each with the value that every lane of the output has: a page of the language.
 
 A piece is the body of a loop over the index space. `x` and `y` are registers of the inputs, `n` and `f` are numbers of
 `main`, and it stores `r`. The value is Python for one lane: x, y, n, f, and i (the lane).
@@ -64,6 +64,21 @@ SNIPPETS = (
         "pointer that reinterprets",
         "float64 a = x; int64 b = *(int64*)&a; b &= 0x7fffffff; float64 r = *(float64*)&b;",
         "abs(x)",
+    ),
+    Snippet("bits as another type", "float64 r = as_float64(as_uint64(x) & 0x7fffffff);", "abs(x)"),
+    Snippet("bits of a scalar", "float64 r = as_float(as_int(f) + 0x800000);", "2 * f"),
+    Snippet(
+        "pairs by their longer names",
+        "float64_float64_pair_t p = {x, y}; float64_pair_t q = p; float64_int64_pair_t m = {q.v2, (int64)n};\n"
+        "float64 r = q.v1 + m.v1 + v_convert_i32_to_f32_b(m.v2);",
+        "x + y + n",
+    ),
+    Snippet("switches as numbers", "float64 r = v_f32_mac_b(x, y, x, 1 << 1);", "x - x * y"),
+    Snippet(
+        "random numbers by their register",
+        "uint64 a = (uint64)LFSR_NO_CHANGE, b = (uint64)LFSR; unsigned s = S_LFSR_NO_CHANGE;\n"
+        "float64 r = (a == b) & (s == S_LFSR) ? 1 : 0;",
+        "1",
     ),
     Snippet("shift of lanes", "uint64 a = 1; a = a << 4; a |= a >> 3; float64 r = v_convert_u32_to_f32_b(a);", "18"),
     Snippet("numbers of lanes", "float64 r = v_convert_u32_to_f32_b(V_LANE_ID_32);", "i"),

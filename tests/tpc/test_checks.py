@@ -78,6 +78,12 @@ FAULTS = {
         r"address.c:6: store outside the pattern: member \(1, 0\) stores out0\[5, 0\]; the pattern gives it 64 to 127",
     ),
 }
+# Bodies that have to be ended, and the error of the check.
+ENDED = {
+    "endless": ("volatile int stop = 0;\nwhile (!stop)\n;\n", r"longer than its deadline, at .*endless.c:[456]"),
+    "deep": ("volatile int r = deeper((volatile int*)0, 0);\n", r"used an address outside its tensors, at "),
+}
+DEEPER = "int deeper(volatile int* p, int n) { volatile int k[64]; k[0] = n; return deeper(k, n + 1) + k[0]; }\n"
 # Kernels of their own, because what is wrong is said of the whole kernel.
 ALONE = {
     "large": (
@@ -105,8 +111,9 @@ def _kernel(guid, scalars=0):
     )
 
 
-CHOICE = "".join(f"if (which == {number}) {name}(in, out);\n" for number, name in enumerate(FAULTS))
-FUNCTIONS = "".join(_function(name, body) for name, (body, _) in FAULTS.items())
+CHOICES = [*FAULTS, *ENDED]
+CHOICE = "".join(f"if (which == {number}) {name}(in, out);\n" for number, name in enumerate(CHOICES))
+FUNCTIONS = DEEPER + "".join(_function(name, body) for name, (body, _) in (FAULTS | ENDED).items())
 FILES = {
     "any.c": f"{LOCAL}{FUNCTIONS}void main(tensor in, tensor out, int which)\n{{\n{CHOICE}}}\n",
     **{f"{name}.c": text for name, (text, _) in ALONE.items()},
@@ -124,7 +131,11 @@ def checked(kernels, name):
     x, y = torch.randn(3, 100), torch.zeros(3, 100)
     if name in ALONE:
         return kernels.check(name, [x], [y]), x, y
-    return kernels.check("any", [x], [y], struct.pack("i", list(FAULTS).index(name))), x, y
+    return (
+        kernels.check("any", [x], [y], struct.pack("i", CHOICES.index(name)), seconds=5.0 if name in FAULTS else 0.5),
+        x,
+        y,
+    )
 
 
 @pytest.mark.parametrize("name", [*FAULTS, *ALONE])
@@ -136,6 +147,15 @@ def test_a_fault_is_named(kernels, name):
         assert torch.equal(x, y)
         return
     assert any(re.search(wanted, error) for error in report.errors), report.errors
+
+
+@pytest.mark.parametrize("name", ENDED)
+def test_a_kernel_is_ended_while_it_is_checked(kernels, name):
+    with pytest.raises(KernelError, match=f"the kernel any .*{ENDED[name][1]}"):
+        checked(kernels, name)
+    report, x, y = checked(kernels, "good")
+    assert report.errors == []
+    assert torch.equal(x, y)
 
 
 def test_coordinates_outside_are_counted(kernels):

@@ -1,6 +1,8 @@
 """The example's kernels that a description stands for: values, and what their checks say."""
 
 import pytest
+import torch
+from torch.nn import functional
 
 from openhpu_tpc.loading import Library
 from tests.tpc import planted
@@ -23,6 +25,15 @@ def kernels():
 @pytest.mark.parametrize("name", GUIDS)
 def test_values_and_checks(kernels, name):
     assert planted.found(kernels, name, GUIDS[name]) == ([], False)
+
+
+def test_silu_and_mul(kernels):
+    """The kernel of the layer of vLLM, of rows with a rest."""
+    x = (torch.randn(3, 2 * 300) * 4).bfloat16()
+    y = torch.full((3, 300), 7.0).bfloat16()
+    assert kernels.check("silu_and_mul_bf16", [x], [y]).errors == []
+    wide = x.float()
+    torch.testing.assert_close(y.float(), functional.silu(wide[:, :300]) * wide[:, 300:], rtol=1e-2, atol=1e-3)
 
 
 def test_a_hundred_faults_fit_their_kernels():

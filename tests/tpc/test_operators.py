@@ -1,16 +1,15 @@
 """The operators of the example's kernels by GC_KERNEL_PATH, in each mode: values, gradients, graphs, errors."""
 
-import os
-
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 from commands import ROOT
 from examples.tpc import operators
 from openhpu.interface.custom_ops import user_operators
 from tests.hpu.support import capture, compiled, counted
-from tests.tpc.libraries import built
+from tests.tpc.libraries import built, make_known
 
 EXAMPLE = ROOT / "examples" / "tpc"
 MODES = ["as the process runs", "captured", "compiled"]
@@ -21,13 +20,14 @@ OPS = torch.ops.tpc_example
 def libraries():
     sources = {path.name: path.read_text() for path in sorted((EXAMPLE / "kernels").glob("*.c"))}
     library = built(sources | {"glue.cpp": (EXAMPLE / "glue.cpp").read_text()})
+    described = [EXAMPLE / "described" / name for name in ("silu_and_mul_bf16.c", "silu_and_mul.toml")]
+    layer = built({path.name: path.read_text() for path in described})
     folder = ROOT / "build" / "tests" / "tpc" / "operators" / torch.__version__
     folder.mkdir(parents=True, exist_ok=True)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("GC_KERNEL_PATH", str(library))
-        operators.load_operators(folder)
-        torch.zeros(1, device="hpu")  # the device reads the variable
-        yield str(library)
+    operators.load_operators(folder)
+    make_known(library)
+    make_known(layer)
+    return str(library)
 
 
 def values(*sizes):
@@ -92,11 +92,39 @@ def test_values_and_gradients(name, mode):
     agree(results, with_gradients(theirs, [operand.requires_grad_() for operand in changed], grad))
 
 
+class Mlp(nn.Module):
+    """As in a Llama of vLLM, whose activation the kernel computes on hpu (examples/tpc/serve.py)."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(48, 2 * 70, bias=False, dtype=torch.bfloat16)
+        self.down = nn.Linear(70, 48, bias=False, dtype=torch.bfloat16)
+
+    def forward(self, x):
+        x = self.up(x)
+        if x.device.type == "hpu":
+            return self.down(operators.silu_and_mul(x))
+        gate, up = x.chunk(2, -1)
+        return self.down((functional.silu(gate.float()) * up.float()).bfloat16())
+
+
+@torch.inference_mode()
+def test_a_layer_of_a_model():
+    model, x = Mlp(), torch.randn(2, 5, 48).bfloat16()
+    wanted = model(x)
+    on_hpu, model = x.to("hpu"), model.to("hpu")
+    torch.testing.assert_close(model(on_hpu).cpu(), wanted, rtol=2e-2, atol=2e-2)
+    graph, result = capture(lambda: model(on_hpu))
+    with counted(ops_submitted=0, ops_recorded=0):
+        graph.replay()
+    torch.testing.assert_close(result.cpu(), wanted, rtol=2e-2, atol=2e-2)
+
+
 def test_the_kernels_are_those_of_the_library(libraries):
     x = torch.randn(2, 3, device="hpu")
     OPS.silu(x)
     rows = {row["schema"]: row for row in user_operators()}
-    assert rows["tpc_example::silu"]["kernel"] == libraries == os.environ["GC_KERNEL_PATH"]
+    assert rows["tpc_example::silu"]["kernel"] == libraries
 
 
 def test_an_output_that_the_glue_wants_cleared_begins_at_zero():

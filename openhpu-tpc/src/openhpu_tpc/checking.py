@@ -41,6 +41,17 @@ def tensor_of(text: str) -> torch.Tensor:
     return torch.randint(0, 8, sizes, generator=generator).to(dtype)
 
 
+def outputs_of(given: Sequence[str], inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Outputs as `tensor_of` makes them; `in0` is the first input. Raises BuildError."""
+    found = []
+    for text in given:
+        named = re.fullmatch(r"in(\d+)", text)
+        if named and int(named[1]) >= len(inputs):
+            raise BuildError(f"{text!r} is no input: there are {len(inputs)}, counted from in0")
+        found.append(inputs[int(named[1])] if named else tensor_of(text))
+    return found
+
+
 def parameters_of(given: Sequence[str]) -> bytes:
     """The node's parameters from numbers: `1.0` is a float, `3` an integer of 32 bits. Raises BuildError."""
     packed = b""
@@ -63,7 +74,8 @@ def check(
     complete: bool,
 ) -> int:
     """Check a kernel, and print findings and account. Returns 1 if there are errors."""
-    read, written = [tensor_of(each) for each in inputs], [tensor_of(each) for each in outputs]
+    read = [tensor_of(each) for each in inputs]
+    written = outputs_of(outputs, read)
     try:
         library = Library(path)
         parameters = parameters_of(numbers)

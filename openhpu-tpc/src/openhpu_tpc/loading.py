@@ -2,7 +2,7 @@
 
 import contextlib
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -137,17 +137,21 @@ class Library:
         seconds: float = 60,
         generation: int = 2,
         complete: bool = False,
+        in_place: Collection[int] = (),
     ) -> Report:
         """Run a node member by member with checks. It writes `outputs`.
 
-        `complete`: an element of an output that no member writes is an error. Raises KernelError if the node is
-        refused, if the kernel was ended, or if the library has no checks.
+        `complete`: an element of an output that no member writes is an error. `in_place`: the outputs whose contents
+        the kernel may read, by their numbers; an output that shares memory with an input needs no mention. Raises
+        KernelError if the node is refused, if the kernel was ended, or if the library has no checks.
         """
+        readable = bytes(i in in_place for i in range(len(outputs)))
         with self._node(guid, inputs, outputs, parameters, generation) as (node, pointers, message):
             errors, notes, account = ctypes.c_char_p(), ctypes.c_char_p(), _Account()
             failed = self._library.openhpu_tpc_check(
                 node,
                 *pointers,
+                readable,
                 ctypes.c_double(seconds),
                 ctypes.byref(errors),
                 ctypes.byref(notes),

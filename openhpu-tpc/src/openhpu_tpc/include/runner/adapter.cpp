@@ -182,16 +182,16 @@ struct Described {
   }
 };
 
-// Integers of 64 bits as a kernel has them.
+// Integers of 64 bits as a kernel has them. Outputs are read too, since they may be operands, of which a kernel keeps a
+// part.
 class Narrowed {
  public:
-  Narrowed(const std::vector<const Operand*>& operands, bool read) {
+  explicit Narrowed(const std::vector<const Operand*>& operands) {
     for (const Operand* operand : operands) {
       const bool wide = operand->dtype == DType::Int64 && operand->data != nullptr;
       copies_.emplace_back(wide ? static_cast<size_t>(operand->numel()) : 0);
-      if (wide && read)
-        for (size_t i = 0; i < copies_.back().size(); i++)
-          copies_.back()[i] = static_cast<int32_t>(static_cast<const int64_t*>(operand->data)[i]);
+      for (size_t i = 0; i < copies_.back().size(); i++)
+        copies_.back()[i] = static_cast<int32_t>(static_cast<const int64_t*>(operand->data)[i]);
     }
     for (size_t i = 0; i < operands.size(); i++)
       data.push_back(copies_[i].empty() ? operands[i]->data : copies_[i].data());
@@ -229,12 +229,13 @@ struct Guid {
 };
 
 // The kernel with checks; what they find is an error of the operator.
-void run_checked(void* node, void* const* inputs, void* const* outputs) {
+void run_checked(void* node, void* const* inputs, void* const* outputs, const uint8_t* in_place) {
   const char* errors = "";
   const char* notes = "";
   OpenhpuTpcAccount account{};
   char message[4096] = "";
-  if (openhpu_tpc_check(node, inputs, outputs, seconds(), &errors, &notes, &account, message, sizeof(message)))
+  if (openhpu_tpc_check(
+          node, inputs, outputs, in_place, seconds(), &errors, &notes, &account, message, sizeof(message)))
     throw std::runtime_error(message);
   if (*errors != 0)
     throw std::runtime_error(
@@ -245,10 +246,10 @@ void run_checked(void* node, void* const* inputs, void* const* outputs) {
 void run(void* context, const KernelCall& call) {
   const Described described(call);
   const Node node = static_cast<Guid*>(context)->node(call, described);
-  const Narrowed inputs(described.input_operands, true);
-  const Narrowed outputs(described.output_operands, false);
+  const Narrowed inputs(described.input_operands);
+  const Narrowed outputs(described.output_operands);
   if (checks()) {
-    run_checked(node.get(), inputs.data.data(), outputs.data.data());
+    run_checked(node.get(), inputs.data.data(), outputs.data.data(), nullptr);
     outputs.write(described.output_operands);
     return;
   }

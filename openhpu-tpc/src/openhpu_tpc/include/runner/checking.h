@@ -14,11 +14,25 @@
 namespace tpc {
 
 constexpr uint32_t kModified = 1u << 31;
+constexpr uint32_t kBefore = kModified - 1;  // as a writer: the contents are from before the kernel
+constexpr uint32_t kSeveral = kBefore;       // as a reader: more than one member
 
-// Who has accessed an element: members count from 1, and 0 is nobody.
-struct Shadow {
-  // By the element's offset in memory; empty for an input. kModified is set if the last store read and wrote in one.
+// The memory of an output and of the tensors that share it. It has who has accessed what: members count from 1, and 0
+// is nobody.
+struct Memory {
+  const char* begin;
+  const char* end;
+  int unit;  // bytes; elements of all of its tensors begin and end at units
+  // Of each unit. kModified is set if all stores read and wrote in one.
   std::vector<uint32_t> writer, reader;
+  std::vector<uint8_t> output;  // 1 if an output has it
+};
+// Where a tensor's elements are in it.
+struct Shadow {
+  const char* end = nullptr;  // of the tensor's own memory
+  int memory = -1;            // -1: an input that shares no memory with an output, or no elements
+  int64_t first = 0;          // unit of its first element
+  int units = 1;              // of an element
   bool output = false;
   bool cleared = false;  // the glue has it cleared before the kernel runs
 };
@@ -39,7 +53,8 @@ struct LocalShadow {
 
 class Checks {
  public:
-  Checks(const Node& node, const Engine& prototype);
+  // `in_place`: 1 for each output whose contents from before may be read; null: none.
+  Checks(const Node& node, const Engine& prototype, const uint8_t* in_place);
   // From here on accesses are this member's.
   void begin(int64_t member, const int* place);
   void at_line(const char* file, int line);
@@ -60,9 +75,17 @@ class Checks {
   std::string coordinates(int tensor, const int* at) const;
   template <class F>
   void find(const char* kind, int tensor, bool error, int64_t count, F text);
+  struct Named;
+  bool names(const char* byte, int bytes, int number, Named* named) const;
+  void share_memory(int output);
+  void mark(int tensor, bool contents);
+  template <class F>
+  void each_row(int tensor, F visit) const;
+  int beyond_pattern(int tensor, const int* at, int count) const;
   void outside_pattern(int tensor, const int* at, int count, bool store);
   void store_row(int tensor, const int* at, int64_t offset, int count, bool modifies);
   void load_row(int tensor, const int* at, int64_t offset, int count);
+  void into_input(int tensor, const int* at, size_t first, int count);
   int64_t row(int tensor, const int* at, int bytes, int* begin, int* count, bool store);
   void unwritten(int tensor);
 
@@ -70,6 +93,7 @@ class Checks {
   const Engine& engine_;
   int inputs_, outputs_;
   std::vector<Shadow> shadows_;
+  std::vector<Memory> memories_;
   std::vector<Finding> findings_;
   std::map<std::tuple<const char*, int, const char*, int>, size_t> known_;  // kind, tensor, file, line
   std::map<const void*, LocalShadow> local_;

@@ -29,7 +29,6 @@ constexpr size_t kElfBytes = 1 << 16;
 constexpr size_t kMostElfBytes = size_t{1} << 28;
 constexpr size_t kMostAuxiliaryBytes = size_t{1} << 30;
 
-// gcapi and tpc_lib_api number the types and the return codes alike.
 struct TypeRow {
   OpenhpuTpcType ours;
   int theirs;
@@ -43,8 +42,6 @@ constexpr TypeRow kTypes[] = {
     {OPENHPU_TPC_U16, tpc_lib_api::DATA_U16, 2},       {OPENHPU_TPC_I8, tpc_lib_api::DATA_I8, 1},
     {OPENHPU_TPC_U8, tpc_lib_api::DATA_U8, 1},
 };
-static_assert(static_cast<int>(gcapi::DATA_F32) == static_cast<int>(tpc_lib_api::DATA_F32));
-static_assert(static_cast<int>(gcapi::GLUE_FAILED) == static_cast<int>(tpc_lib_api::GLUE_FAILED));
 
 const TypeRow& row_of(int type) {
   for (const TypeRow& row : kTypes)

@@ -141,11 +141,11 @@ OPENHPU_TPC_EXPORT int openhpu_tpc_run(
 }
 
 OPENHPU_TPC_EXPORT int openhpu_tpc_check(
-    void* node, void* const* inputs, void* const* outputs, double seconds, const char** errors, const char** notes,
-    OpenhpuTpcAccount* account, char* message, size_t size) {
+    void* node, void* const* inputs, void* const* outputs, const uint8_t* in_place, double seconds, const char** errors,
+    const char** notes, OpenhpuTpcAccount* account, char* message, size_t size) {
   static thread_local tpc::Checked last;
   try {
-    last = tpc::check_node(*static_cast<const tpc::Node*>(node), inputs, outputs, seconds);
+    last = tpc::check_node(*static_cast<const tpc::Node*>(node), inputs, outputs, in_place, seconds);
     *errors = last.errors.c_str();
     *notes = last.notes.c_str();
     *account = last.account;

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-#define OPENHPU_TPC_ABI 2
+#define OPENHPU_TPC_ABI 3
 #define OPENHPU_TPC_DIMENSIONS 5
 #define OPENHPU_TPC_TENSORS 16
 
@@ -70,10 +70,11 @@ struct OpenhpuTpcAccount {
   int64_t local_bytes;  // of variables in local memory
 };
 // Runs a node member by member, with checks. 0, or 1 and a message if the kernel was ended or the library has no
-// checks. `errors` and `notes` are text, a finding a line, which is valid until this thread checks again.
+// checks. `errors` and `notes` are text, a finding a line, which is valid until this thread checks again. `in_place` is
+// 1 for each output with contents that the kernel may read; null: none has. Operands may share memory.
 int openhpu_tpc_check(
-    void* node, void* const* inputs, void* const* outputs, double seconds, const char** errors, const char** notes,
-    struct OpenhpuTpcAccount* account, char* message, size_t size);
+    void* node, void* const* inputs, void* const* outputs, const uint8_t* in_place, double seconds, const char** errors,
+    const char** notes, struct OpenhpuTpcAccount* account, char* message, size_t size);
 void openhpu_tpc_release(void* node);
 // For reports: the name of the kernel's source, and the number of members of the node's index space.
 const char* openhpu_tpc_kernel(void* node);

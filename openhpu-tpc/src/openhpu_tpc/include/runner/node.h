@@ -71,7 +71,9 @@ struct Checked {
   std::string errors, notes;
   OpenhpuTpcAccount account{};
 };
-// Runs each member alone, with checks. Throws as run_node does if the kernel was ended.
-Checked check_node(const Node& node, void* const* inputs, void* const* outputs, double seconds);
+// Runs each member alone, with checks. Throws as run_node does if the kernel was ended. `in_place`: as in
+// openhpu_tpc_check.
+Checked check_node(
+    const Node& node, void* const* inputs, void* const* outputs, const uint8_t* in_place, double seconds);
 
 }  // namespace tpc

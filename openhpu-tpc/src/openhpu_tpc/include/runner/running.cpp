@@ -219,7 +219,8 @@ void run_node(
   if (run.failed) throw std::runtime_error(run.error);
 }
 
-Checked check_node(const Node& node, void* const* inputs, void* const* outputs, double seconds) {
+Checked check_node(
+    const Node& node, void* const* inputs, void* const* outputs, const uint8_t* in_place, double seconds) {
   const KernelEntry& kernel = kernels[node.instance.kernel];
   if (kernel.run_checked == nullptr)
     throw std::runtime_error(
@@ -227,7 +228,7 @@ Checked check_node(const Node& node, void* const* inputs, void* const* outputs, 
         " was built without checks. Build its library with openhpu tpc build, without --no-checks");
   clear_outputs(node, outputs);
   const auto prototype = engine_of(node, inputs, outputs);
-  Checks checks(node, *prototype);
+  Checks checks(node, *prototype, in_place);
   int lines = 0;
   auto engine = std::make_unique<Engine>();
   engine->tensors = prototype->tensors;

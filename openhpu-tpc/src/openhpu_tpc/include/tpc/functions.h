@@ -87,7 +87,7 @@ TPC_INLINE V moved_dual_groups(const V& a, uint32_t bytes, const int (&from)[4],
   const auto* source = reinterpret_cast<const unsigned char*>(&a);
   auto* target = reinterpret_cast<unsigned char*>(&income);
   for (int group = 0; group < 8; group++) {
-    if (!((switches >> group) & 1)) continue;
+    if (!(switches & (SW_WR_LOWER_GROUP0 << group))) continue;
     const int first = (from[group / 2] & 3) * 64 + (group & 1) * 32;
     for (int byte = 0; byte < 32; byte++)
       if ((bytes >> byte) & 1) target[group * 32 + byte] = source[first + byte];
@@ -97,7 +97,8 @@ TPC_INLINE V moved_dual_groups(const V& a, uint32_t bytes, const int (&from)[4],
 template <class V>
 TPC_INLINE V moved_dual_group(const V& a, uint32_t bytes, int from, int to, int switches, V income) {
   const int sources[4] = {from, from, from, from};
-  return moved_dual_groups(a, bytes, sources, (switches & 3) << (2 * (to & 3)), income);
+  const int groups = (switches / SW_WR_LOWER_GROUP) & 3;
+  return moved_dual_groups(a, bytes, sources, (groups * SW_WR_LOWER_GROUP0) << (2 * (to & 3)), income);
 }
 // The two groups of a dual group change places.
 template <class V>
@@ -139,7 +140,7 @@ TPC_INLINE Vec<T, N> unpacked(const Vec<T, N>& a, int switches, Vec<T, N> income
   const int stride = (switches & SW_STRIDE_4) ? 4 : 2;
   const int from = (switches & SW_GROUP_1) ? 1 : 0;
   const int half = (switches & SW_GROUP_HALF_1) ? 1 : 0;
-  const int place = (switches >> 3) & 3;
+  const int place = (switches / SW_UNPACK_LANE_1) & 3;
   for (int dual = 0; dual < 4; dual++)
     for (int g = 0; g < 2; g++)
       for (int i = 0; i < group / stride; i++)
@@ -216,6 +217,33 @@ TPC_INLINE Int5 with_dimensions(const Int5& income, int mask, F f) {
 }
 
 }  // namespace tpc
+
+// The bits of one value as another type.
+#define TPC_AS(name, type)                \
+  template <class From>                   \
+  TPC_INLINE type as_##name(From value) { \
+    return tpc::bits_of<type>(value);     \
+  }
+TPC_AS(float, float)
+TPC_AS(int, int)
+TPC_AS(uint, unsigned int)
+TPC_AS(short, short)
+TPC_AS(ushort, unsigned short)
+TPC_AS(char, signed char)
+TPC_AS(uchar, unsigned char)
+TPC_AS(bf16, bf16)
+TPC_AS(bfloat, bf16)
+TPC_AS(half, half)
+TPC_AS(float64, float64)
+TPC_AS(int64, int64)
+TPC_AS(uint64, uint64)
+TPC_AS(bfloat128, bfloat128)
+TPC_AS(half128, half128)
+TPC_AS(short128, short128)
+TPC_AS(ushort128, ushort128)
+TPC_AS(char256, char256)
+TPC_AS(uchar256, uchar256)
+#undef TPC_AS
 
 #define V_LANE_ID_32 (tpc::lane_numbers<unsigned int>())
 #define V_LANE_ID_16 (tpc::lane_numbers<unsigned short>())

@@ -82,7 +82,7 @@ template <class V>
 TPC_OUTLINE V load_unpacked(const Tensor& tensor, Int5 at, int switches) {
   using E = typename V::element;
   constexpr bool is_signed = !is_real<E> && E(-1) < E(0);
-  switch (switches & SW_PACKING_MASK) {
+  switch (switches & SW_UNPACKING_MASK) {
     case SW_UNPCK_16_TO_32:
       if constexpr (is_signed) return load_unpacked<V, short, int>(tensor, at);
       return load_unpacked<V, unsigned short, unsigned int>(tensor, at);
@@ -98,14 +98,19 @@ TPC_OUTLINE V load_unpacked(const Tensor& tensor, Int5 at, int switches) {
 }
 
 // The bytes of a register's elements in memory, where they are narrower than its lanes.
-TPC_INLINE int packed_bytes(int switches) {
-  return (switches & SW_PACKING_MASK) == SW_UNPCK_8_TO_32 ? kVectorBytes / 4 : kVectorBytes / 2;
+TPC_INLINE int loaded_bytes(int switches, int whole) {
+  if (!(switches & SW_UNPACK)) return whole;
+  return (switches & SW_UNPACKING_MASK) == SW_UNPCK_8_TO_32 ? whole / 4 : whole / 2;
+}
+TPC_INLINE int stored_bytes(int switches, int whole) {
+  if (!(switches & SW_PACK)) return whole;
+  return (switches & SW_PACKING_MASK) == SW_PCK_32_TO_8 ? whole / 4 : whole / 2;
 }
 
 template <class V>
 TPC_INLINE V load(const Int5& at, int number, int switches) {
   const Tensor& tensor = tensor_of(number);
-  TPC_CHECK(loads(number, at.value, (switches & SW_UNPACK) ? packed_bytes(switches) : sizeof(V)));
+  TPC_CHECK(loads(number, at.value, loaded_bytes(switches, sizeof(V))));
   if (switches & SW_UNPACK) return load_unpacked<V>(tensor, at, switches);
   const char* row = row_of(tensor, at);
   if (__builtin_expect(is_whole<V>(tensor, at, row), 1)) {
@@ -163,7 +168,7 @@ TPC_OUTLINE void store_packed(const Tensor& tensor, Int5 at, const V& value, int
 template <class V>
 TPC_INLINE void store(const Int5& at, int number, const V& value, int switches) {
   const Tensor& tensor = tensor_of(number);
-  TPC_CHECK(stores(number, at.value, (switches & SW_PACK) ? packed_bytes(switches) : sizeof(V), false));
+  TPC_CHECK(stores(number, at.value, stored_bytes(switches, sizeof(V)), false));
   if (switches & SW_PACK) return store_packed(tensor, at, value, switches);
   char* row = row_of(tensor, at);
   if (__builtin_expect(is_whole<V>(tensor, at, row), 1))
@@ -245,8 +250,9 @@ TPC_INLINE void write(void* address, T value) {
 // Moves the pointer on by as many elements as the switches say.
 template <class P>
 TPC_INLINE void advance(P** address, int switches, int width) {
-  const int count = (switches & SW_INC_MASK) >> 8;
-  *address = reinterpret_cast<P*>(reinterpret_cast<char*>(*address) + width * (count ? count : 1));
+  const int chosen = switches & SW_INC_MASK;
+  const int count = chosen ? 1 << (chosen - SW_INC_1) : 1;
+  *address = reinterpret_cast<P*>(reinterpret_cast<char*>(*address) + width * count);
 }
 
 // The tensor whose elements look-ups take.

@@ -33,3 +33,9 @@ TPC_INLINE uint32_t random_number(int switches) {
 TPC_INLINE void set_random_number(uint32_t seed) { engine->scalar_random = seed ? seed : 1; }
 
 }  // namespace tpc
+
+// By the names of their registers.
+#define LFSR (tpc::random_numbers<char256>(0))
+#define LFSR_NO_CHANGE (tpc::random_numbers<char256>(SW_READ_ONLY))
+#define S_LFSR (tpc::random_number(0))
+#define S_LFSR_NO_CHANGE (tpc::random_number(SW_READ_ONLY))
