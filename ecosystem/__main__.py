@@ -32,7 +32,11 @@ def environment_of(lane: Lane, folder: Path, site: Path | None) -> dict[str, str
     """The environment of a lane's processes."""
     beside = [ENVIRONMENT / name for name in lane.beside]
     paths = [str(path) for path in (site, lane.torchvision and TORCHVISION, *beside, ROOT, ROOT / "src") if path]
-    commands = [str(path) for path in (site and site / "bin", Path(sys.executable).parent) if path]
+    commands = [
+        str(path)
+        for path in (site and site / "bin", *(path / "bin" for path in beside), Path(sys.executable).parent)
+        if path
+    ]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),

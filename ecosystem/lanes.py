@@ -158,6 +158,28 @@ _RUNS = {
 }
 
 
+_OPTIMUM = ROOT / "ecosystem" / "optimum_habana"
+_OPTIMUM_HERE = tuple(str(_OPTIMUM / f"test_{name}.py") for name in ("configuration", "models", "port", "trainer"))
+# Its repository has the package, too, of another version than the released one; it also has a package `tests`.
+_RELEASED = {"PYTHONSAFEPATH": "1", "PYTEST_ADDOPTS": "--import-mode=append", "OPENHPU_MEMORY_GB": "4"}
+_OPTIMUM_TRAINER = ("gaudi_configuration", "trainer_distributed", "trainer", "trainer_seq2seq", "habana_profiler_unit")
+_RUNS["optimum-habana"] = (
+    Run("eager", _OPTIMUM_HERE, EAGER | _RELEASED),
+    Run("lazy", _OPTIMUM_HERE, LAZY | _NODES | _RELEASED),
+    Run("the commands of its READMEs", (str(_OPTIMUM / "test_examples.py"),), _RELEASED),
+    Run(
+        "its own tests of the trainer, lazy",
+        tuple(f"tests/test_{name}.py" for name in _OPTIMUM_TRAINER),
+        LAZY | _NODES | _RELEASED,
+    ),
+    Run(
+        "its own tests of models, lazy",
+        tuple(f"tests/transformers/tests/models/{name}" for name in ("bert", "gpt2", "llama", "t5", "vit")),
+        LAZY | _NODES | _RELEASED,
+    ),
+)
+
+
 def _lane(name: str, given: dict[str, Any]) -> Lane:
     values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
     return Lane(runs=_RUNS.get(name, _BOTH), **values)
