@@ -63,11 +63,11 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     if args.results and args.quick:
         parser.error("--results is not for --quick")
     if args.results:
-        from benchmarks import quotable
+        from benchmarks import idle_machine
 
         # soak measures memory and counts, so that a busy machine does not matter.
-        foreign = quotable.foreign_seconds if args.names != ["soak"] else lambda: 0.0
-        if reason := quotable.why_not(foreign=foreign):
+        foreign = idle_machine.foreign_seconds if args.names != ["soak"] else lambda: 0.0
+        if reason := idle_machine.why_not(foreign=foreign):
             parser.error(f"--results: {reason}")
     return args
 
@@ -149,9 +149,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return before.main(given[1:])
     args = arguments(given)
     if args.readme:
-        from benchmarks import quoted
+        from benchmarks import readme_table
 
-        quoted.write()
+        readme_table.write()
         return 0
     minutes = min(MINUTES, sum(BENCHMARKS[name].minutes for name in args.names)) if args.names else MINUTES
     with Budget("make bench", minutes) as budget:

@@ -172,7 +172,7 @@ class Comparison:
         """The kept turns of a row."""
         return [found for key, found in self.kept.results.items() if key.startswith(f"{row}, turn ")]
 
-    def quotable(self, row: str) -> list[dict[str, Any]]:
+    def idle_turns(self, row: str) -> list[dict[str, Any]]:
         """Those on an idle machine; all, where none was."""
         turns = self.turns(row)
         return [found for found in turns if found["idle"]] or turns
@@ -188,7 +188,7 @@ class Comparison:
             ["row", "measure", "turns", before.name, today.name, f"{today.name} / {before.name}", ""],
         )
         for row in rows:
-            turns = self.quotable(row)
+            turns = self.idle_turns(row)
             for name in turns[0]["today"] if turns else ():
                 pairs = [(found["before"][name], found["today"][name]) for found in turns]
                 ratio = Spread.of([new / old for old, new in pairs])
@@ -263,7 +263,7 @@ def _write_results(comparison: Comparison, table: Any, rows: Sequence[str]) -> i
     from benchmarks import report
     from benchmarks.__main__ import SECTIONS
 
-    busy = [row for row in rows if not all(found["idle"] for found in comparison.quotable(row))]
+    busy = [row for row in rows if not all(found["idle"] for found in comparison.idle_turns(row))]
     if busy:
         text = f"--results: the machine was idle in no turn of {', '.join(busy)}; take more turns, or leave them out"
         print(text, file=sys.stderr)

@@ -11,12 +11,12 @@ import torch
 
 import openhpu
 from benchmarks import models
-from benchmarks.alone import Child, Training
 from benchmarks.children import probe
 from benchmarks.models import Workload
 from benchmarks.parts import part
 from benchmarks.report import Table, table_of
 from benchmarks.timing import CLOSE, ROUNDS_TO_QUOTE, Peer, Spread, check_equal, in_turns
+from benchmarks.training_process import Child, Training
 from openhpu import hpu
 
 CASES: tuple[tuple[Workload, int], ...] = (
@@ -113,7 +113,7 @@ def inference(workload: Workload, rounds: int, calls: int) -> Table:
 
 
 def first_start(title: str, device: str, compiled: str) -> dict[str, float]:
-    """Seconds of the first step, and until nothing is left to compile, in this process; see `alone`.
+    """Seconds of the first step, and until nothing is left to compile, in this process; see `training_process`.
 
     The cache folders that the environment names decide whether it is a cold or a warm start.
     """

@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from typing import Any
 
 from benchmarks import models
-from benchmarks.alone import Child
 from benchmarks.models import Workload
 from benchmarks.parts import part
 from benchmarks.report import Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Peer, Spread, check_losses, in_turns
+from benchmarks.training_process import Child
 
 _WARM_UP = 6
 PEERS: dict[str, dict[str, Any]] = {

@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks import children
 from benchmarks.machines_probe import WORKS
 from benchmarks.parts import part
-from benchmarks.quota import group
+from benchmarks.processor_quota import group
 from benchmarks.report import Cell, Table
 from benchmarks.timing import ROUNDS_TO_QUOTE, Peer, Samples, Spread, Turn, check_losses, in_turns
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset
 
 import openhpu
-from benchmarks import models, quota
+from benchmarks import models, processor_quota
 from benchmarks.timing import Steps
 
 _CPU_BEFORE_S = 0.5
@@ -45,7 +45,7 @@ class Script(Steps):
     def __init__(self, asked: dict[str, Any]):
         condition, workload = asked["condition"], WORKS[asked["work"]]
         if asked["quota"]:
-            quota.enter(Path(asked["quota"]))  # before the device counts its cores
+            processor_quota.enter(Path(asked["quota"]))  # before the device counts its cores
         if condition == "1 thread":
             torch.set_num_threads(1)
         if condition == "CPU before":

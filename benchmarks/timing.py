@@ -1,10 +1,11 @@
 """The one place where time is measured.
 
 Peers are measured in turns, a batch of calls each per round, because machines change their speed from second to second:
-what is compared lies milliseconds apart. All are in one process, but for those of `alone.py`. Reported are medians over
-the rounds, with the fastest and slowest; a ratio is the median of the rounds' own ratios. Page faults are counted
-beside each time. The CPU device gets them out of its way first (`calm_malloc`), since otherwise its large outputs would
-be timed together with the kernel's clearing of fresh pages, which the device's pool does not need.
+what is compared lies milliseconds apart. All are in one process, but for those of
+`training_process.py`. Reported are medians over the rounds, with the fastest and slowest; a ratio is the median of the
+rounds' own ratios. Page faults are counted beside each time. The CPU device gets them out of its way first
+(`calm_malloc`), since otherwise its large outputs would be timed together with the kernel's clearing of fresh pages,
+which the device's pool does not need.
 """
 
 import ctypes

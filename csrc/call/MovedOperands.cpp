@@ -48,7 +48,7 @@ at::Tensor moved_to(c10::Device device, const at::Tensor& t, const std::string& 
 void keep_for_gradients(MovedCall call) {
   if (!t_calls) t_calls = new std::vector<MovedCall>();
   t_calls->push_back(std::move(call));
-  attend_at_next_call();
+  return_gradients_at_next_call();
 }
 
 // PyTorch's composites copy their first operand and write into the copy: on the CPU it would be a destination.
@@ -104,7 +104,7 @@ void return_moved_gradients() {
     delete std::exchange(t_calls, nullptr);
   } else {
     *t_calls = std::move(later);
-    attend_at_next_call();
+    return_gradients_at_next_call();
   }
 }
 

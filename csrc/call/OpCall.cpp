@@ -15,8 +15,8 @@ namespace {
 // Up to this number of operands each storage is compared with all earlier ones. More operands are looked up in a table.
 constexpr size_t kCompared = 32;
 
-// False if the thread's next operator has more to do than its own work: see `inspect`.
-thread_local bool t_attended = false;
+// Whether the next operator of the thread has nothing to do beside its own work: see `inspect`.
+thread_local bool t_own_work_only = false;
 
 // Backward runs on the thread that calls it, as on the CPU, and not on one thread for each accelerator. The recording
 // needs no second thread, and each hand-over would wake one. PyTorch's switch for this is
@@ -24,18 +24,18 @@ thread_local bool t_attended = false;
 void backward_on_this_thread() {
   static thread_local bool decided = false;
   if (decided) {
-    t_attended = true;
+    t_own_work_only = true;
     return;
   }
   auto& state = c10::AutogradState::get_tls_state();
   if (!state.get_multithreading_enabled()) return;  // inference mode too says so, and puts its own state back
   state.set_multithreading_enabled(false);
-  t_attended = decided = true;
+  t_own_work_only = decided = true;
 }
 
 }  // namespace
 
-void attend_at_next_call() { t_attended = false; }
+void return_gradients_at_next_call() { t_own_work_only = false; }
 
 OpCall::OpCall(OpKernel& kernel, c10::IValue* args, c10::Stack* results, size_t on_stack)
     : kernel_(kernel), results_(results), on_stack_(on_stack), arg_count_(kernel.args().size()), args_(args) {}
@@ -90,7 +90,7 @@ void OpCall::inspect_tensor(const at::Tensor& t, size_t arg, bool written) {
 }
 
 bool OpCall::inspect() {
-  if (C10_UNLIKELY(!t_attended)) {
+  if (C10_UNLIKELY(!t_own_work_only)) {
     backward_on_this_thread();
     return_moved_gradients();
   }
@@ -192,7 +192,7 @@ bool OpCall::inspect() {
 }
 
 bool OpCall::inspect_inputs() {
-  if (C10_UNLIKELY(!t_attended)) {
+  if (C10_UNLIKELY(!t_own_work_only)) {
     backward_on_this_thread();
     return_moved_gradients();
   }

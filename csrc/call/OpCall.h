@@ -128,6 +128,6 @@ struct OpCall {
 };
 
 // The next operator of this thread first calls return_moved_gradients (call/MovedOperands).
-void attend_at_next_call();
+void return_gradients_at_next_call();
 
 }  // namespace openhpu

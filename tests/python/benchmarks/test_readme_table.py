@@ -1,6 +1,6 @@
 """README's table of speed is what RESULTS.md says."""
 
-from benchmarks import quoted, report
+from benchmarks import readme_table, report
 
 STEP = "MLP 1-2, batch 3"
 RESULTS = {  # benchmark: how it is described, and its table: title, columns, rows
@@ -37,9 +37,8 @@ RESULTS = {  # benchmark: how it is described, and its table: title, columns, ro
 
 
 def test_the_table_is_that_of_the_results():
-    assert quoted.replaced(quoted.README.read_text(), quoted.RESULTS.read_text()) == quoted.README.read_text(), (
-        "python -m benchmarks --readme"
-    )
+    page, results = readme_table.README.read_text(), readme_table.RESULTS.read_text()
+    assert readme_table.replaced(page, results) == page, "python -m benchmarks --readme"
 
 
 def test_the_best_peer_counts_and_what_is_slower_is_shown(monkeypatch, tmp_path):
@@ -47,7 +46,7 @@ def test_the_best_peer_counts_and_what_is_slower_is_shown(monkeypatch, tmp_path)
     for name, (described, *table) in RESULTS.items():
         report.write_results(described, {name: [report.Table(*table)]}, RESULTS)
     results = report.RESULTS.read_text()
-    assert quoted.measured(results) == {
+    assert readme_table.measured(results) == {
         "MLP 1-2": {
             "eager mode": (4.0, 1.5),
             "lazy mode": (2.0, 0.75),
@@ -55,7 +54,7 @@ def test_the_best_peer_counts_and_what_is_slower_is_shown(monkeypatch, tmp_path)
             "HPU graph": (4.0, 1.5),
         }
     }
-    lines = quoted.text(results).splitlines()
+    lines = readme_table.text(results).splitlines()
     assert lines[2] == "| MLP 1-2 | 4.00 | 1.50 | 2.00 | 0.75 | 1.00 | 0.38 | 4.00 | 1.50 |"
     assert lines[-3].startswith("A single small operator takes 0.5 to 1.2 times as long")
     assert " ".join(lines[-2:]) == (

@@ -33,7 +33,7 @@ class Child(children.Peer):
         **optimizer: Any,
     ):
         asked = (workload.title, device, compiled, threads, optimizer)
-        super().__init__("alone:Training", *asked, environment={"PT_HPU_LAZY_MODE": str(int(lazy))})
+        super().__init__("training_process:Training", *asked, environment={"PT_HPU_LAZY_MODE": str(int(lazy))})
 
 
 class Training(Steps):
@@ -52,7 +52,7 @@ class Training(Steps):
         if compiled == "both":
             training.optimizer.step = torch.compile(training.optimizer.step)  # type: ignore[method-assign,assignment]
         self.step = models.Graphed(training) if compiled == "graph" else training.step
-        self.turn = Peer("alone", self.step, on_hpu=self.on_hpu).take_turn
+        self.turn = Peer("training", self.step, on_hpu=self.on_hpu).take_turn
 
     def losses(self, steps: int) -> list[float]:
         """Make `steps` steps and wait until what recurs is compiled; the losses."""
