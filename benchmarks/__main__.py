@@ -17,7 +17,7 @@ from commands.budget import OVER, Budget, end_with
 from commands.kept import Kept, fingerprint
 
 MINUTES = 90.0  # of a run
-ALONE = {"soak", "trainer"}  # only where they are named: one takes long, the other needs more packages
+ALONE = {"soak", "trainer", "first"}  # only where they are named: two take long, one needs more packages
 
 
 class Benchmark(NamedTuple):
@@ -35,6 +35,7 @@ BENCHMARKS = {
     "lazy": Benchmark("lazy:lazy", 15, 28.0),
     "compile": Benchmark("compile:compiled", 15, 30.0),
     "graphs": Benchmark("graphs:graphs", 15),
+    "first": Benchmark("first:first", 10, 60.0),
     "machines": Benchmark("machines:machines", 10, 32.0),
     "trainer": Benchmark("trainer:trainer", 10, 30.0),
     "distributed": Benchmark("distributed:distributed", 11, 12.0),
@@ -51,8 +52,8 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         description="Times of hpu beside the CPU device's.",
         epilog="`python -m benchmarks before COMMIT`: another commit beside this checkout.",
     )
-    known = ", ".join(BENCHMARKS)
-    parser.add_argument("names", nargs="*", metavar="name", help=f"some of {known}; all but soak and trainer if none")
+    known, left_out = ", ".join(BENCHMARKS), ", ".join(sorted(ALONE))
+    parser.add_argument("names", nargs="*", metavar="name", help=f"some of {known}; all but {left_out} if none")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there too")
     parser.add_argument("--results", action="store_true", help="put what was measured into RESULTS.md")
     parser.add_argument("--readme", action="store_true", help="only write README's table of speed from the results")

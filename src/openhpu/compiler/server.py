@@ -204,12 +204,13 @@ def _recipe(
 
 def _of_regions(description: Description, key: str, caches: list[DiskCache], folder: Path) -> Manifest | None:
     """The recipe of a graph of which parts repeat; None if it is to be compiled as a whole."""
+    from openhpu import settings
     from openhpu.compiler.client.identity import recipe_key
     from openhpu.compiler.errors import CannotCompile
     from openhpu.compiler.program.regions import divide
     from openhpu.compiler.recipe import join_regions
 
-    division = divide(description)
+    division = divide(description) if settings.get("OPENHPU_REGIONS") else None
     if division is None:
         return None
     found = []

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from openhpu import _machine
+from openhpu import _machine, settings
 from openhpu.compiler.client.forks import no_fork
 from openhpu.compiler.program import description as graph
 from openhpu.compiler.program.description import Description
@@ -26,7 +26,8 @@ _OPTIONS = {"CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "GCC_EXEC_PREFIX", "C
 def recipe_key(description: Description) -> str:
     """The content address of the recipe of a graph, on this machine, with this PyTorch and this compiler."""
     sources = f"{_compiler()} {_machine.recipe_calls}"  # ours, and those of the core's that recipes call
-    return graph.key(description, torch_build(), torch.__config__.show(), vector_isa(), sources, cxx(), *cxx_options())
+    build = (torch_build(), torch.__config__.show(), vector_isa(), sources, cxx(), *cxx_options())
+    return graph.key(description, *build, f"divided: {settings.get('OPENHPU_REGIONS')}")
 
 
 def torch_build() -> str:
