@@ -27,7 +27,7 @@ CALLS = {
 }
 # Parts of others; `peer` is the demo's. The lane vllm runs `serve_llm`, for which vLLM has to be there.
 PARTS = {"examples/custom_op/setup.py", "examples/lightning/model.py", "examples/peer.py", "examples/serve_llm.py"}
-PARTS |= {"examples/tpc/operators.py"}  # of `train`
+PARTS |= {"examples/tpc/operators.py", "examples/tpc/serve.py"}  # of `train`; the lane vllm runs `serve`
 ALL = [(path, arguments, variables) for path, calls in CALLS.items() for arguments, variables in calls]
 
 
