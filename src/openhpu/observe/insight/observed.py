@@ -36,6 +36,7 @@ COUNTED = {
     "int64_overflow": Counted("int64_overflows", number="overflows"),
     "difference": Counted("differences", ("kind",)),
     "operand_moved": Counted("moved_operands"),
+    "not_run": Counted("not_run", ("what", "op"), sums=("bytes",)),
     "blocking_read": Counted("blocking_reads", sums=("bytes", "wait_ns")),
     "wait": Counted("waits", ("kind", "op"), sums=("wait_ns",)),  # in two parts: of sizes, and those of this device
 }
@@ -97,6 +98,7 @@ def empty(command: str, complete: bool = True) -> Document:
         "int64_overflows": [],
         "differences": [],
         "moved_operands": [],
+        "not_run": [],
         "blocking_reads": [],
         "shape_waits": [],
         "own_waits": [],
@@ -184,6 +186,18 @@ def times(record: Record, text: str, one: str = "time") -> str:
     """A line of the script, what it did, and how often."""
     phase = f" in {record['phase']}" if record.get("phase") else ""
     return f"{where(record)}: {text}, {plural(record['count'], one)}{phase}"
+
+
+_LEFT_OUT = {
+    "write": "{op} did not change older memory",
+    "read": "{op} read what nothing had computed",
+    "kept": "made here, and alive after the mode without contents",
+}
+
+
+def left_out(record: schema.NotRun) -> str:
+    """What PT_COMPILE_ONLY_MODE left out, that a script can see."""
+    return f"{_LEFT_OUT[record['what']].format(op=record['op'])} ({size(record['bytes'])} in all)"
 
 
 def bound(steps: schema.Steps) -> str:

@@ -52,6 +52,7 @@ _ROWS = (
         lambda d: [observed.times(r, r["op"], "element") for r in d["int64_overflows"]],
     ),
     _Row("operands moved from the CPU", lambda d: [observed.times(r, r["op"]) for r in d["moved_operands"]]),
+    _Row("left out by PT_COMPILE_ONLY_MODE", lambda d: [observed.times(r, observed.left_out(r)) for r in d["not_run"]]),
     _Row("blocking reads", lambda d: [observed.waited(r) for r in d["blocking_reads"]], says_none=_ANY_MODE),
     _Row(
         "waits for sizes that depend on values",
