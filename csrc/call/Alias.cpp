@@ -5,6 +5,7 @@
 #include "record/Capture.h"
 #include "record/Lazy.h"
 #include "run/Tensors.h"
+#include "torch/CompileOnly.h"
 #include "torch/HPUAllocator.h"
 #include "torch/HPUDevice.h"
 
@@ -58,6 +59,7 @@ at::Tensor make_hpu_tensor(
 
 c10::DataPtr upload(const c10::Storage& cpu, c10::DeviceIndex index) {
   auto memory = allocate_on(index, cpu.nbytes());
+  note_contents(*static_cast<HPUMemory*>(memory.get_context()));
   if (cpu.nbytes() > 0) {
     auto& d = device_of(index);
     release_returned();

@@ -7,7 +7,7 @@
 #include "record/Lazy.h"
 #include "run/Eager.h"
 #include "run/KernelMemory.h"
-#include "torch/HPUAllocator.h"
+#include "torch/CompileOnly.h"
 
 namespace openhpu {
 namespace {
@@ -119,6 +119,10 @@ std::shared_ptr<const ShapeEntry> OpCall::run_and_wait(bool on_host) {
     if (error) std::rethrow_exception(error);
   }
 
+  if (C10_UNLIKELY(compile_only() != 0))  // it ran
+    for (const auto& o : operands_)
+      if (o.written && o.tensor->device().type() == c10::kHPU)
+        if (auto* memory = memory_of(*o.tensor->storage().unsafeGetStorageImpl())) note_contents(*memory);
   const bool reusable = !on_host && !waits_for_sizes() && signature.cacheable();
   c10::Stack results;
   auto entry = describe_results(call, reusable, &results);
@@ -135,7 +139,7 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
   size_t total = 0;
   for (const auto& o : operands_)
     if (o.tensor->device().type() == c10::kHPU) total += o.tensor->storage().nbytes();
-  if (total > kMostRehearsed) return nullptr;
+  if (total > kMostRehearsed && compile_only() == 0) return nullptr;
   // Its warnings and errors come again when it runs.
   const NoWarnings quiet;
   c10::InferenceMode no_autograd(true);
@@ -148,9 +152,9 @@ std::shared_ptr<const ShapeEntry> OpCall::rehearse() {
       c10::make_scope_exit([before = std::exchange(t_unnoted_indices, true)] { t_unnoted_indices = before; });
   try {
     alias_on_host(call, [](const c10::StorageImpl& storage) {
-      auto zeros = c10::GetAllocator(c10::kCPU)->allocate(storage.nbytes());
-      if (storage.nbytes() > 0) std::memset(zeros.mutable_get(), 0, storage.nbytes());
-      return storage_over(std::move(zeros), storage.nbytes());
+      auto* zeros = std::calloc(storage.nbytes() + 1, 1);  // of many bytes no page is made before a kernel uses it
+      TORCH_CHECK(zeros, "no memory for zeros");
+      return storage_over(c10::DataPtr(zeros, zeros, &std::free, c10::Device(c10::kCPU)), storage.nbytes());
     });
     KernelScope scope(device_of(device_).workspace(), nullptr, 0, /*record=*/true);
     learn(kernel_, scope, call);

@@ -4,7 +4,7 @@
 #include "observe/site.h"
 #include "run/Eager.h"
 #include "run/UserKernel.h"
-#include "torch/HPUAllocator.h"
+#include "torch/CompileOnly.h"
 
 namespace openhpu {
 
@@ -249,6 +249,14 @@ void OpCall::submit(std::shared_ptr<const ShapeEntry> shared) {
   for (const auto* made : {&storages, &written})
     for (const auto& s : *made)
       if (auto* memory = memory_of(*s.unsafeGetStorageImpl())) memory->end_write(sequence);
+}
+
+void OpCall::note_left_out() const {
+  for (const auto& o : operands_) {
+    if (!o.written || o.tensor->device().type() != c10::kHPU) continue;
+    if (const auto* memory = memory_of(*o.tensor->storage().unsafeGetStorageImpl()))
+      note_left_out_write(*memory, kernel_.name());
+  }
 }
 
 void OpCall::resize_operands(const ShapeEntry& entry) {

@@ -58,6 +58,8 @@ struct OpCall {
   // Lazy mode: learns the same from a run on zeros of the operands' sizes, on this thread, so that the graph need not
   // be cut. Null where that does not work.
   std::shared_ptr<const ShapeEntry> rehearse();
+  // In the compile-only mode: tells what of older memory the call, which is left out, would have written.
+  void note_left_out() const;
   // Calls that differ in sizes, strides and numbers only.
   uint64_t family() const noexcept;
   // The same for an operator that returns its first operand and leaves its metadata alone: known without a run.

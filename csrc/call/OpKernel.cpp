@@ -5,6 +5,7 @@
 #include "observe/site.h"
 #include "record/Capture.h"
 #include "record/Lazy.h"
+#include "torch/CompileOnly.h"
 
 namespace openhpu {
 
@@ -100,6 +101,14 @@ void OpKernel::call(OpCall& call) {
       }
       if (entry) cache_.insert(call.signature, hash, entry);
     }
+  }
+  if (C10_UNLIKELY(compile_only() != 0) && !traits_.collective) {
+    if (!entry && (entry = call.rehearse())) {
+      count(Counter::OpsRehearsed);
+      cache_.add_family(call.family(), entry);
+      cache_.insert(call.signature, hash, entry);
+    }
+    if (entry) call.note_left_out();
   }
   if (entry) {
     if (lazy && call.record(entry)) return;

@@ -3,6 +3,7 @@
 #include "call/OpCall.h"
 #include "run/CallRunner.h"
 #include "run/KernelThreads.h"
+#include "torch/CompileOnly.h"
 
 namespace openhpu {
 namespace {
@@ -91,6 +92,7 @@ class Repetition {
 }  // namespace
 
 bool is_small_call(const ShapeEntry& entry) {
+  if (C10_UNLIKELY(compile_only() != 0)) return false;  // the host would read what the device does not have
   if (entry.storages.size() != 1 || entry.storages[0].nbytes == 0 || entry.storages[0].nbytes > HPUMemory::kSmallBytes)
     return false;
   // The host and the device must find the same bits. In chains of bfloat16 or half a recipe rounds once, at the end.

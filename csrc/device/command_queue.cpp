@@ -178,7 +178,8 @@ void CommandQueue::Impl::execute(CommandQueue& queue, Command* command) {
     if (command->trace) [[unlikely]]
       traced.emplace(std::move(command->trace));
     try {
-      command->run();
+      if (!command->left_out) [[likely]]
+        command->run();
     } catch (...) {
       keep_error(queue, std::current_exception(), command->name(), command->site);
     }

@@ -20,6 +20,8 @@ class Command {
   virtual void run() = 0;
   // Called after `run`, also if `run` threw. The default deletes the command. Commands that are recycled override it.
   virtual void retire() { delete this; }
+  // Whether a Gaudi would launch a recipe for it. In the compile-only mode such a command is left out.
+  virtual bool launches() const noexcept { return false; }
   // Whether a host thread may run it in the worker's place, when it submits the command or would wait for it. Such a
   // command needs one core only and does not wait for another thread or process. Only the start of a small collective
   // waits a moment for other ranks.
@@ -34,6 +36,7 @@ class Command {
   virtual void describe(TraceRecord&) const {}
   uint32_t site = 0;
   bool waits_beside = false;
+  bool left_out = false;  // it takes its place in the queue, and does not run
   // It may run anywhere, and its submitter knows that this costs less than a worker. If no command is queued before it,
   // the submitting thread runs it.
   bool at_once = false;

@@ -12,6 +12,7 @@
 #include "record/Capture.h"
 #include "run/Eager.h"
 #include "run/Tensors.h"
+#include "torch/CompileOnly.h"
 #include "torch/HPUAllocator.h"
 #include "torch/HPUDevice.h"
 
@@ -107,6 +108,18 @@ bool same_numbers(const at::Tensor& a, const at::Tensor& b) {
          a.sizes() == b.sizes() && a.strides() == b.strides() && a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
 }
 
+// The memory of a tensor gets contents from elsewhere.
+void note_copied(const at::Tensor& dst) {
+  const auto& storage = *dst.storage().unsafeGetStorageImpl();
+  note_write(storage);
+  if (auto* memory = memory_of(storage); memory && C10_UNLIKELY(memory->born != 0)) note_contents(*memory);
+}
+
+void note_host_read(const at::Tensor& src, const char* op) {
+  if (C10_LIKELY(compile_only() == 0)) return;
+  if (const auto* memory = memory_of(*src.storage().unsafeGetStorageImpl())) note_undefined_read(*memory, op);
+}
+
 void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
   at::assert_no_partial_overlap(dst, src);
   note_copy("d2d", Counter::CopiesD2D, std::nullopt, dst);
@@ -115,7 +128,7 @@ void device_to_device(const at::Tensor& src, const at::Tensor& dst) {
   if (&from != &to) {
     if (current_capture(dst.device().index()) || current_capture(src.device().index()))
       refuse_in_capture("aten::copy_ between devices", kOtherDeviceRemedy);
-    note_write(*dst.storage().unsafeGetStorageImpl());
+    note_copied(dst);
     // Two queues: the source's must have written, and must not reuse the memory before the copy is done.
     flush(from);
     from.queue().drain(device::OnInterrupt::Throw);
@@ -138,7 +151,7 @@ void host_to_device(const at::Tensor& src, const at::Tensor& dst, bool non_block
   check_copied_range(src, dst.scalar_type());
   note_copy("h2d", Counter::CopiesH2D, Counter::BytesH2D, src);
   auto& d = device_of(dst.device());
-  note_write(*dst.storage().unsafeGetStorageImpl());
+  note_copied(dst);
   release_returned();
   if (C10_UNLIKELY(current_capture(dst.device().index()) != nullptr)) {
     // The graph keeps what was copied: each replay copies it again.
@@ -171,6 +184,7 @@ void device_to_host(const at::Tensor& src, const at::Tensor& dst, bool non_block
   if (C10_UNLIKELY(current_capture(src.device().index()) != nullptr))
     refuse_in_capture("aten::copy_ to the host", kHostReadRemedy);
   note_copy("d2h", Counter::CopiesD2H, Counter::BytesD2H, src);
+  note_host_read(src, "aten::_to_copy");
   auto& d = device_of(src.device());
   release_returned();
   const bool pinned = non_blocking && dst.has_storage() && is_pinned_ptr(dst.storage().data());
@@ -222,6 +236,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   if (C10_UNLIKELY(current_capture(self.device().index()) != nullptr)) refuse_in_capture("aten::item", kHostReadRemedy);
   auto& d = device_of(self.device());
   const auto& storage = *self.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+  note_host_read(self, "aten::item");
   at::Tensor value;
   blocking_read(d, "aten::item", self.element_size(), [&] {
     flush(d);

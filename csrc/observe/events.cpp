@@ -52,6 +52,7 @@ constexpr const char* kCounterNames[] = {
     "collective_wait_ns",
     "indices_out_of_range",
     "int64_overflows",
+    "launches_left_out",
     "release_faults",
 };
 static_assert(std::size(kCounterNames) == static_cast<size_t>(Counter::kCount));
@@ -72,7 +73,7 @@ const char* kind_name(EventKind kind) {
   constexpr const char* kNames[] = {
       "cpu_fallback",  "blocking_read",  "allocation_peak", "copy",       "error",
       "recompilation", "graph_recorded", "cache_hit",       "cache_miss", "indices_out_of_range",
-      "operand_moved", "int64_overflow", "difference",      "wait",
+      "operand_moved", "int64_overflow", "difference",      "wait",       "not_run",
   };
   static_assert(std::size(kNames) == std::bit_width(uint32_t{kAllEvents}));
   return kNames[std::countr_zero(uint32_t{kind})];

@@ -52,6 +52,7 @@ enum class Counter : int {
   CollectiveWaitNs,     // nanoseconds that the device waited for collectives to end
   IndicesOutOfRange,    // that operators were given and that read zeros or wrote nothing
   Int64Overflows,       // results that wrapped to 32 bits (OPENHPU_INT64=gaudi)
+  LaunchesLeftOut,      // commands that did not run, in the compile-only mode
   ReleaseFaults,        // errors while something was released, which a destructor can't raise
   kCount
 };
@@ -77,7 +78,8 @@ enum EventKind : uint32_t {
   kInt64Overflow = 2048,
   kDifference = 4096,  // see Differences.h
   kWait = 8192,        // of another kind than a read, see `emit_wait`
-  kAllEvents = 16383
+  kNotRun = 16384,     // see torch/CompileOnly.h
+  kAllEvents = 32767
 };
 const char* kind_name(EventKind kind);
 using EventValue = std::variant<int64_t, double, std::string>;

@@ -32,6 +32,7 @@
 #include "run/Products.h"
 #include "torch/AutogradThreads.h"
 #include "torch/BesideCuda.h"
+#include "torch/CompileOnly.h"
 #include "torch/HPUAllocator.h"
 #include "torch/HPUDevice.h"
 #include "torch/HPUGenerator.h"
@@ -224,6 +225,7 @@ void bind_ops(py::module& m) {
   m.def("set_fallback_policy", &set_fallback_policy);
   m.def("set_lenient_indices", [](bool on) { g_lenient_indices.store(on); });
   m.def("report_kernels", &report_kernels);
+  m.def("set_compile_only", &set_compile_only, py::call_guard<py::gil_scoped_release>());
   m.def("set_narrow_int64", [](bool on) { g_narrow_int64.store(on); });
   py::enum_<Level>(m, "Level").value("PASS", Level::Pass).value("NOTE", Level::Note).value("AS_GAUDI", Level::AsGaudi);
   m.def("set_level", &set_level);

@@ -25,6 +25,7 @@ class GraphCommand final : public device::Command {
   std::vector<SlotMemory> slots;                   // empty: the captured program's
   std::vector<uint64_t> numbers;                   // empty: the graph's
 
+  bool launches() const noexcept override { return true; }
   const char* name() const override;
   void describe(device::TraceRecord& record) const override;
   bool runs_anywhere() const noexcept override;

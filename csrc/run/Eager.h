@@ -21,6 +21,7 @@ class CallCommand final : public device::Command {
 
   void run() override;
   void retire() override { Commands::give(this); }
+  bool launches() const noexcept override { return true; }
   const char* name() const override { return entry_->call->kernel->name().c_str(); }
   bool runs_anywhere() const noexcept override { return threads_for(entry_->call->largest) == 1; }
   // How many there are in this process.

@@ -6,6 +6,7 @@
 #include "observe/MemoryHistory.h"
 #include "observe/events.h"
 #include "observe/site.h"
+#include "torch/CompileOnly.h"
 #include "torch/HPUDevice.h"
 
 namespace openhpu {
@@ -25,6 +26,7 @@ void promise(const HPUMemory& memory, int64_t blocks) {
 
 void delete_memory(void* context) {
   auto* memory = static_cast<HPUMemory*>(context);
+  if (C10_UNLIKELY(memory->born != 0)) forget_made(*memory);
   if (memory->pending()) promise(*memory, -1);
   const bool recorded = (memory->graph.load(std::memory_order_relaxed) | memory->capture) != 0;
   auto* d = device::DeviceRegistry::instance().get_if_open(memory->pool);
@@ -63,6 +65,7 @@ std::unique_ptr<HPUMemory> new_memory(c10::DeviceIndex index, device::Device& d,
   memory->device = index;
   memory->pool = d.index();
   memory->nbytes = nbytes;
+  if (C10_UNLIKELY(compile_only() != 0)) note_made(*memory);
   return memory;
 }
 

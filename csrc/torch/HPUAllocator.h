@@ -50,6 +50,8 @@ struct HPUMemory {
   std::atomic<bool> in_order{false};
   // The operator whose results have this size because of values (recipes/Recompilation); 0: none, or nobody listens.
   uint32_t sized_by = 0;
+  // The period of the compile-only mode in which an operator would have made its contents; 0: none (CompileOnly).
+  uint32_t born = 0;
   // Others have the address, and may write at any time.
   std::atomic<bool> exposed{false};
   // Of small memory: another number for each operator that writes to it after it was made; 0: none did.

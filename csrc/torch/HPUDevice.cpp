@@ -7,6 +7,7 @@
 #include "observe/KernelReports.h"
 #include "observe/events.h"
 #include "observe/site.h"
+#include "torch/CompileOnly.h"
 
 namespace openhpu {
 namespace {
@@ -139,6 +140,8 @@ void synchronize(c10::DeviceIndex index) {
 }
 
 uint64_t submit(device::Device& d, device::Command* command, device::OnInterrupt what) {
+  command->left_out = compile_only() != 0 && command->launches();
+  if (C10_UNLIKELY(command->left_out)) count(Counter::LaunchesLeftOut);
   if (!command->runs_anywhere()) release_host_team();
   const bool told = listening(kWait);
   const uint64_t sequence =

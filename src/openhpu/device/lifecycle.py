@@ -140,6 +140,7 @@ def _prepare() -> None:
     _C.set_num_threads(torch.get_num_threads())
     _C.set_lenient_indices(settings.get("OPENHPU_OUT_OF_RANGE") == "gaudi")
     product_rule.choose()
+    settings.follow("PT_COMPILE_ONLY_MODE", _C.set_compile_only)
     _follow_gaudis_numbers()
     for prepare in before_first_operator:
         prepare()

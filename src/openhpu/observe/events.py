@@ -11,6 +11,9 @@ The core reports these events:
 - `int64_overflow` (with OPENHPU_INT64), in the same way: `overflows` is the number of elements that wrapped;
 - `difference`: the script did what a Gaudi refuses or computes otherwise. `kind` is one of
   `openhpu.observe.differences`, which also publishes it, and `detail` says more;
+- `not_run` (with PT_COMPILE_ONLY_MODE): what a script sees of operators that did not run. `what` is `write` (`op` would
+  have changed memory that is older than the mode), `read` (the host read by `op` what nothing had computed), or `kept`
+  (at the end of the mode: memory that a line made lives on without contents). `bytes` is the memory's size;
 - of lazy mode `graph_recorded` (a graph was handed to the device, and how it ran), `cache_hit` and `cache_miss`
   (whether a step was seen before), `recompilation`, and `operand_moved` (an operand on the CPU was moved to the
   device). A `recompilation` by a size that an operator with a `shape` wait returned names this operator: `origin` is
@@ -51,6 +54,7 @@ CORE_KINDS = frozenset(
         "int64_overflow",
         "wait",
         "difference",
+        "not_run",
     }
 )
 

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ from openhpu.settings.kinds import Setting
 from openhpu.settings.variables import ROWS, find
 
 _overrides: dict[str, Any] = {}
+_followers: dict[str, Callable[[Any], None]] = {}
 _warned: set[str] = set()
 _PREFIXES = ("PT_HPU_", "OPENHPU_")
 
@@ -51,6 +52,7 @@ def override(name: str, value: Any) -> None:
         raise KeyError(f"{name} is not an environment variable of OpenHPU; see docs/environment.md")
     text = str(int(value)) if isinstance(value, bool) else str(value)
     _overrides[name] = row.parse(text, name)
+    _tell(name)
 
 
 @contextmanager
@@ -63,6 +65,18 @@ def overridden(name: str, value: Any) -> Iterator[None]:
     finally:
         _overrides.pop(name, None)
         _overrides.update(before)
+        _tell(name)
+
+
+def follow(name: str, function: Callable[[Any], None]) -> None:
+    """Call `function` with the value of the variable `name`, now and whenever it is overridden. The last one counts."""
+    _followers[name] = function
+    _tell(name)
+
+
+def _tell(name: str) -> None:
+    if name in _followers:
+        _followers[name](get(name))
 
 
 def check_environment() -> None:

@@ -73,7 +73,7 @@ def test_real_calls_take_the_time_of_the_simulation():
     assert (border.clock.now, border.clock.free, border.ran) == (250_000_000, 500_000_000, 1)
 
 
-def test_text_names_guard_line_bucket_and_requests():
+def test_text_names_guard_line_bucket_requests_and_state():
     new = {
         "at": 0.5,
         "line": "model.py:7",
@@ -81,10 +81,13 @@ def test_text_names_guard_line_bucket_and_requests():
         "bucket": ["decode", 4, 1, 16],
         "requests": ["0", "3"],
     }
-    text = guards.text({"warm_up_graphs": 12, "new": [new], "steps": 9, "calls": 27})
+    state = {"what": "write", "op": "aten::add_", "line": "cache.py:3", "times": 1200}
+    found = {"warm_up_graphs": 12, "warm_up_state": [state], "new": [new], "steps": 9, "calls": 27}
+    text = guards.text(found)
     assert "12 graphs in the warm-up, 1 new ones after it" in text
     assert "decode 4 x 1, 16 blocks, requests 0, 3: torch.compile: a guard failed: size" in text
     assert "model.py:7" in text
+    assert "warm-up: aten::add_ did not change older memory, 1,200 x: cache.py:3" in text
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from openhpu_predict.serving.cards import Cards
 from openhpu_predict.serving.clock import Clock
 from openhpu_predict.serving.log import Bucket, Call, Log, Miss, Served, Step, Warmed
 from openhpu_predict.serving.prices import EAGER, Key, Price, Prices
+from openhpu_predict.serving.results import Result, plain
 from openhpu_predict.serving.settings import Settings
 
 TOKEN = 5  # what the sampler returns: no end of a text
@@ -42,6 +43,7 @@ class Border:
         self.spent: dict[tuple[str, Key], tuple[Price, int]] = {}  # calls by phase, after the warm-up
         self.buckets = 0  # that the plugin has for its warm-up
         self.all_warm = False  # nothing is compiled: who compares candidates does not want the time
+        self._results: dict[int, Result] = {}  # by the fake tensor
         self._recorder: Recorder | None = None
         self._repeats: repeats.Repeats | None = None
         self._warming = False
@@ -131,13 +133,24 @@ class Border:
 
             def priced_forward(**arguments: Any) -> Any:
                 arguments.pop("kv_caches", None)
-                return self.call("forward", forward, arguments, ("bypass_hpu_graphs",))
+                return self.remembered(self.call("forward", forward, arguments, ("bypass_hpu_graphs",)))
 
-            adapter.forward = priced_forward
-            adapter.compute_logits = lambda states: self.call("logits", logits, {"hidden_states": states})
+            def priced_logits(states: Any) -> Any:
+                return self.remembered(self.call("logits", logits, {"hidden_states": plain(states)}))
+
+            adapter.forward, adapter.compute_logits = priced_forward, priced_logits
             return adapter
 
         return wrap
+
+    def remembered(self, found: Any) -> Any:
+        """A fake result of a call, with the parts that the plugin takes of it."""
+        if not isinstance(found, FakeTensor):
+            return found
+        known = self._results.get(id(found))
+        if known is None:
+            known = self._results[id(found)] = Result(found, _under_fake)
+        return known
 
     def adapter(self, original: Any) -> Any:
         """Makes the plugin's adapter of the model, without HPU graphs: a recorded call captures nothing."""
@@ -160,7 +173,7 @@ class Border:
         """The sampler's output for these logits, rows by words."""
         from vllm.v1.outputs import SamplerOutput
 
-        self.call("sampler", lambda logits: run(logits).sampled_token_ids, {"logits": logits})
+        self.call("sampler", lambda logits: run(logits).sampled_token_ids, {"logits": plain(logits)})
         tokens = torch.full((logits.shape[0], 1), TOKEN, dtype=torch.int32, device="hpu")
         return SamplerOutput(sampled_token_ids=tokens, logprobs_tensors=None)
 
@@ -466,6 +479,11 @@ class _Shape:
 
 def _shape_of(one: Any) -> Any:
     return _Shape(one.shape, one.dtype) if isinstance(one, torch.Tensor) else one
+
+
+def _under_fake(make: Callable[[], torch.Tensor]) -> torch.Tensor:
+    with openhpu_predict.fake():
+        return make()
 
 
 def _like(one: Any) -> Any:

@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,12 @@ from openhpu_predict.serving.settings import Settings
 from openhpu_predict.serving.traffic import Request
 
 _HEAD = 64  # of a small model
+# What the warm-up touches, which compiles and launches nothing (PT_COMPILE_ONLY_MODE).
+_STATE = {
+    "write": "{op} did not change older memory",
+    "read": "{op} read what nothing had computed",
+    "kept": "memory of this line lives on without contents",
+}
 _MOST = {
     "intermediate_size": 512,
     "vocab_size": 1024,
@@ -114,6 +121,7 @@ def main(job_path: str, out: str) -> None:
 
     border = Real(load(job.device), job.settings, job.times)
     rows: list[dict[str, Any]] = []
+    touched: Counter[tuple[str, str, str]] = Counter()
     reason = ""
 
     def failed(event: Any) -> None:
@@ -134,8 +142,12 @@ def main(job_path: str, out: str) -> None:
         )
         reason = ""
 
+    def left_out(event: Any) -> None:
+        line = f"{event.site[0]}:{event.site[1]}" if event.site else ""
+        touched[event.params["what"], event.params["op"], line] += 1
+
     border.begin()
-    for kind, handler in (("recompilation", failed), ("graph_traced", traced)):
+    for kind, handler in (("recompilation", failed), ("graph_traced", traced), ("not_run", left_out)):
         events.subscribe(kind, handler)
     options = [*job.options, f"--num-gpu-blocks-override={job.blocks}"]
     engine = engines.make(border, job.model, options)
@@ -147,6 +159,9 @@ def main(job_path: str, out: str) -> None:
     engines.serve(border, engine, requests, job.block, job.concurrency)
     found = {
         "warm_up_graphs": sum(row["warm_up"] for row in rows),
+        "warm_up_state": [
+            {"what": what, "op": op, "line": line, "times": times} for (what, op, line), times in touched.most_common()
+        ],
         "calls": border.ran,
         "steps": len(border.log.steps),
         "new": [row for row in rows if not row["warm_up"]],
@@ -164,6 +179,8 @@ def text(found: dict[str, Any]) -> str:
         names = ", ".join(one["requests"][:3]) + ", ..." * (len(one["requests"]) > 3)
         rows.append(f"  at {one['at']:,.3f} s, {Bucket(*one['bucket'])}, requests {names}: {one['guard']}")
         rows.append(f"    {one['line']}")
+    for one in found["warm_up_state"]:
+        rows.append(f"  warm-up: {_STATE[one['what']].format(op=one['op'])}, {one['times']:,} x: {one['line']}")
     return "\n".join(rows)
 
 

@@ -299,6 +299,7 @@ class Collector:
             "int64_overflows": self._rows("int64_overflows"),
             "differences": self._rows("differences"),
             "moved_operands": self._rows("moved_operands"),
+            "not_run": self._rows("not_run"),
             "blocking_reads": self._rows("blocking_reads"),
             "shape_waits": [row for row in waits if row["kind"] == "shape"],
             "own_waits": [row for row in waits if row["kind"] != "shape"],

@@ -27,6 +27,7 @@ COUNTED = {
     "int64_overflow": Counted("int64_overflows", number="overflows"),
     "difference": Counted("differences", ("kind",)),
     "operand_moved": Counted("moved_operands"),
+    "not_run": Counted("not_run", ("what", "op"), sums=("bytes",)),
     "blocking_read": Counted("blocking_reads", sums=("bytes", "wait_ns")),
     "wait": Counted("waits", ("kind", "op"), sums=("wait_ns",)),  # in two parts: of sizes, and those of this device
 }
@@ -88,6 +89,7 @@ def empty(command: str, complete: bool = True) -> Document:
         "int64_overflows": [],
         "differences": [],
         "moved_operands": [],
+        "not_run": [],
         "blocking_reads": [],
         "shape_waits": [],
         "own_waits": [],

@@ -210,6 +210,14 @@ class Wait(CountedRow):
     phase: NotRequired[str]
 
 
+class NotRun(CountedRow):
+    """What PT_COMPILE_ONLY_MODE left out. `what`: write, read or kept (see `openhpu.observe.events`)."""
+
+    what: str
+    op: str
+    bytes: int
+
+
 class BlockingRead(Wait):
     """A read of the device's memory."""
 
@@ -286,6 +294,7 @@ class Document(CapturedGraphs):
     int64_overflows: list[Operator]
     differences: list[Difference]
     moved_operands: list[Operator]
+    not_run: list[NotRun]
     blocking_reads: list[BlockingRead]
     shape_waits: list[KindOfWait]
     own_waits: list[KindOfWait]
@@ -304,6 +313,7 @@ Part = Literal[
     "int64_overflows",
     "differences",
     "moved_operands",
+    "not_run",
     "blocking_reads",
     "waits",
 ]

@@ -68,6 +68,18 @@ def times(record: Record, text: str, one: str = "time") -> str:
     return f"{where(record)}: {text}, {plural(record['count'], one)}{phase}"
 
 
+_LEFT_OUT = {
+    "write": "{op} did not change older memory",
+    "read": "{op} read what nothing had computed",
+    "kept": "made here, and alive after the mode without contents",
+}
+
+
+def left_out(record: schema.NotRun) -> str:
+    """What PT_COMPILE_ONLY_MODE left out, that a script can see."""
+    return f"{_LEFT_OUT[record['what']].format(op=record['op'])} ({size(record['bytes'])} in all)"
+
+
 def bound_of_steps(steps: schema.Steps) -> str:
     """Which side the steps wait for, in words."""
     share = steps["device_bound_share"]

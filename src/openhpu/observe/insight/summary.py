@@ -59,6 +59,10 @@ _ROWS = (
         lambda d: [sentences.times(r, r["op"], "element") for r in d["int64_overflows"]],
     ),
     _Row("operands moved from the CPU", lambda d: [sentences.times(r, r["op"]) for r in d["moved_operands"]]),
+    _Row(
+        "left out by PT_COMPILE_ONLY_MODE",
+        lambda d: [sentences.times(r, sentences.left_out(r)) for r in d["not_run"]],
+    ),
     _Row("blocking reads", lambda d: [sentences.wait_at_line(r) for r in d["blocking_reads"]], says_none=_ANY_MODE),
     _Row(
         "waits for sizes that depend on values",

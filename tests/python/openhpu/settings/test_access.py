@@ -3,6 +3,7 @@ import warnings
 import pytest
 
 from openhpu import settings
+from openhpu.settings import access
 
 
 def test_default_of_an_unset_and_of_an_empty_variable(environment):
@@ -97,6 +98,19 @@ def test_overridden_wins_over_the_environment_and_ends(environment):
             pass
         assert settings.get("PT_COMPILE_ONLY_MODE") is True
     assert settings.get("PT_COMPILE_ONLY_MODE") is False
+
+
+def test_who_follows_a_variable_is_told_its_values(environment, monkeypatch):
+    environment(PT_COMPILE_ONLY_MODE="0")
+    monkeypatch.setattr(access, "_followers", {})
+    told = []
+    settings.follow("PT_COMPILE_ONLY_MODE", told.append)
+    with settings.overridden("PT_COMPILE_ONLY_MODE", True):
+        assert told == [False, True]
+    assert told == [False, True, False]
+    monkeypatch.setattr(access, "_overrides", {})
+    settings.override("PT_COMPILE_ONLY_MODE", True)
+    assert told[3:] == [True]
 
 
 def test_an_unknown_name_is_a_key_error():

@@ -1,4 +1,4 @@
-"""`openhpu run` lists the lines whose indices were out of range, and whose int64 results wrap to 32 bits."""
+"""`openhpu run` lists lines: indices out of range, int64 results that wrap to 32 bits, and what did not run."""
 
 import pytest
 
@@ -17,6 +17,16 @@ for _ in range(3):
     y = x + x
 y = torch.tensor([2**40, 2**31, 1]).to("hpu")
 print(y.tolist())
+"""
+COMPILED_ONLY = """\
+import torch
+from habana_frameworks.torch.internal import bridge_config
+x = torch.ones(8, device="hpu")
+torch.hpu.synchronize()
+with bridge_config.env_setting("PT_COMPILE_ONLY_MODE", True):
+    for _ in range(3):
+        x.mul_(2)
+    kept = x + 1
 """
 # What a run sees: the script, its environment, what the text says, and the rows' operators, lines and counts.
 LINES = {
@@ -39,6 +49,16 @@ LINES = {
             "script.py:5: copy_, 2 elements",
         ),
         {("aten::add", 4, 6), ("copy_", 5, 2)},
+    ),
+    "not_run": (
+        COMPILED_ONLY,
+        {"PT_HPU_LAZY_MODE": "0"},
+        (
+            "left out by PT_COMPILE_ONLY_MODE",
+            "script.py:7: aten::mul_.Tensor did not change older memory (96 B in all), 3 times",
+            "script.py:8: made here, and alive after the mode without contents (32 B in all), 1 time",
+        ),
+        {("aten::mul_.Tensor", 7, 3), ("", 8, 1)},
     ),
 }
 
