@@ -49,6 +49,7 @@ void note_made(HPUMemory& memory) {
 }
 
 void note_contents(HPUMemory& memory) {
+  if (memory.born == 0) return;
   forget_made(memory);
   memory.born = 0;
 }
