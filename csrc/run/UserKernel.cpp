@@ -3,9 +3,11 @@
 #include <ATen/ops/empty.h>
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <torch/csrc/jit/frontend/function_schema_parser.h>
 #include <unistd.h>
 
 #include "device/device.h"
+#include "openhpu/kernel_host.h"
 #include "run/CallRunner.h"
 #include "run/CheckedOperands.h"
 #include "run/KernelFaults.h"
@@ -37,6 +39,31 @@ Kernels& kernels() {
   return *all;
 }
 
+// KernelHost::in_place, of each result of a schema.
+std::vector<uint8_t> in_place_results(const char* name) {
+  std::vector<uint8_t> found;
+  const auto handle = c10::Dispatcher::singleton().findSchema(torch::jit::parseName(name));
+  if (!handle) return found;
+  const auto& schema = handle->schema();
+  for (const auto& result : schema.returns()) {
+    const auto* written = result.alias_info();
+    const bool read_too = written && written->isWrite() && std::ranges::any_of(schema.arguments(), [&](const auto& of) {
+                            return of.alias_info() && *of.alias_info() == *written && !of.is_out();
+                          });
+    found.push_back(read_too);
+  }
+  return found;
+}
+
+const uint8_t* in_place(const KernelCall& call) {
+  static std::mutex mutex;
+  static auto* known = new std::unordered_map<std::string, std::vector<uint8_t>>();  // by schema; never forgotten
+  std::lock_guard lock(mutex);
+  auto found = known->find(call.op);
+  if (found == known->end()) found = known->emplace(call.op, in_place_results(call.op)).first;
+  return found->second.size() == call.output_count ? found->second.data() : nullptr;
+}
+
 void open_library(Kernels& all, Listed& listed) {
   if (std::exchange(listed.asked, true)) return;
   if (access(listed.path.c_str(), F_OK) != 0) {
@@ -48,6 +75,8 @@ void open_library(Kernels& all, Listed& listed) {
     listed.why_not = dlerror();
     return;
   }
+  static const KernelHost host{1, &in_place};
+  if (auto* entry = reinterpret_cast<KernelHostEntry>(dlsym(handle, kKernelHostEntry))) entry(&host);
   if (auto* entry = reinterpret_cast<KernelLibraryEntry>(dlsym(handle, kKernelLibraryEntry))) {
     listed.kernels = entry();
   } else if (all.runner) {

@@ -177,8 +177,11 @@ torch.testing.assert_close(total.cpu(), y * 2 + expected(x)[0])
 
 
 def test_lazy_mode_with_recipes(tmp_path):
-    """A recipe holds the kernels. A kernel that never ends is an error of its operator, and the device goes on."""
-    settings = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync"}
+    """A recipe holds the kernels and runs them with checks, which find nothing wrong with an operator in place.
+
+    A kernel that never ends is an error of its operator, and the device goes on.
+    """
+    settings = {"PT_HPU_LAZY_MODE": "1", "OPENHPU_COMPILE": "sync", "OPENHPU_CHECK_KERNELS": "1"}
     settings["OPENHPU_KERNEL_SECONDS"] = "0.5"
     variables = clean_environment(tmp_path, GC_KERNEL_PATH=str(kernels()), **settings)
     variables["PYTHONPATH"] += f"{os.pathsep}{ROOT}"

@@ -11,6 +11,7 @@
 
 #include "library.h"
 #include "node.h"
+#include "openhpu/kernel_host.h"
 #include "openhpu/kernel_library.h"
 
 namespace {
@@ -206,6 +207,8 @@ class Narrowed {
   std::vector<std::vector<int32_t>> copies_;
 };
 
+std::atomic<const openhpu::KernelHost*> host{nullptr};
+
 // A guid of the glue, and the nodes that it was resolved for.
 using Node = std::shared_ptr<void>;
 struct Guid {
@@ -249,7 +252,8 @@ void run(void* context, const KernelCall& call) {
   const Narrowed inputs(described.input_operands);
   const Narrowed outputs(described.output_operands);
   if (checks()) {
-    run_checked(node.get(), inputs.data.data(), outputs.data.data(), nullptr);
+    const openhpu::KernelHost* core = host.load(std::memory_order_acquire);
+    run_checked(node.get(), inputs.data.data(), outputs.data.data(), core ? core->in_place(call) : nullptr);
     outputs.write(described.output_operands);
     return;
   }
@@ -290,4 +294,8 @@ bool find(void*, const char* guid, openhpu::LibraryKernel* kernel) {
 extern "C" OPENHPU_EXPORT const openhpu::KernelLibrary* openhpu_tpc_kernels() {
   static const openhpu::KernelLibrary library{openhpu::kKernelLibraryVersion, find, nullptr};
   return &library;
+}
+
+extern "C" OPENHPU_EXPORT void openhpu_kernel_host(const openhpu::KernelHost* given) {
+  host.store(given, std::memory_order_release);
 }
