@@ -109,46 +109,59 @@ def run(job: Job, config: dict[str, Any], seconds: float) -> dict[str, Any]:
     return found
 
 
+class _Heard:
+    """What the run tells of graphs and of state: events become rows."""
+
+    def __init__(self, border: Any) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self.touched: Counter[tuple[str, str, str]] = Counter()
+        self._border = border
+        self._reason = ""
+
+    def recompilation(self, event: Any) -> None:
+        """Why the next graph is a new one."""
+        from openhpu.observe.insight.documents import changed
+        from openhpu.observe.insight.sentences import recompilation
+
+        self._reason = recompilation(changed(event.params))
+
+    def graph_traced(self, event: Any) -> None:
+        """A new graph."""
+        border = self._border
+        self.rows.append(
+            {
+                "at": border.clock.now / 1e9,
+                "warm_up": border.warming,
+                "line": _line(event),
+                "guard": self._reason or "the first graph of its function",
+                "bucket": list(border.bucket),
+                "requests": border.requests,
+            }
+        )
+        self._reason = ""
+
+    def not_run(self, event: Any) -> None:
+        """State that the warm-up touched."""
+        self.touched[event.params["what"], event.params["op"], _line(event)] += 1
+
+
+def _line(event: Any) -> str:
+    return f"{event.site[0]}:{event.site[1]}" if event.site else ""
+
+
 def main(job_path: str, out: str) -> None:
     """In the process."""
     job: Job = pickle.loads(Path(job_path).read_bytes())
     from openhpu.observe import events
-    from openhpu.observe.insight.documents import changed
-    from openhpu.observe.insight.sentences import recompilation
     from openhpu_predict.devices import load
     from openhpu_predict.serving import engine as engines
     from openhpu_predict.serving.real import Real
 
     border = Real(load(job.device), job.settings, job.times)
-    rows: list[dict[str, Any]] = []
-    touched: Counter[tuple[str, str, str]] = Counter()
-    reason = ""
-
-    def failed(event: Any) -> None:
-        nonlocal reason
-        reason = recompilation(changed(event.params))
-
-    def traced(event: Any) -> None:
-        nonlocal reason
-        rows.append(
-            {
-                "at": border.clock.now / 1e9,
-                "warm_up": border.warming,
-                "line": f"{event.site[0]}:{event.site[1]}" if event.site else "",
-                "guard": reason or "the first graph of its function",
-                "bucket": list(border.bucket),
-                "requests": border.requests,
-            }
-        )
-        reason = ""
-
-    def left_out(event: Any) -> None:
-        line = f"{event.site[0]}:{event.site[1]}" if event.site else ""
-        touched[event.params["what"], event.params["op"], line] += 1
-
+    heard = _Heard(border)
     border.begin()
-    for kind, handler in (("recompilation", failed), ("graph_traced", traced), ("not_run", left_out)):
-        events.subscribe(kind, handler)
+    for handler in (heard.recompilation, heard.graph_traced, heard.not_run):
+        events.subscribe(handler.__name__, handler)
     options = [*job.options, f"--num-gpu-blocks-override={job.blocks}"]
     engine = engines.make(border, job.model, options)
     words = engine.model_config.get_vocab_size()
@@ -158,13 +171,14 @@ def main(job_path: str, out: str) -> None:
     ]
     engines.serve(border, engine, requests, job.block, job.concurrency)
     found = {
-        "warm_up_graphs": sum(row["warm_up"] for row in rows),
+        "warm_up_graphs": sum(row["warm_up"] for row in heard.rows),
         "warm_up_state": [
-            {"what": what, "op": op, "line": line, "times": times} for (what, op, line), times in touched.most_common()
+            {"what": what, "op": op, "line": line, "times": times}
+            for (what, op, line), times in heard.touched.most_common()
         ],
         "calls": border.ran,
         "steps": len(border.log.steps),
-        "new": [row for row in rows if not row["warm_up"]],
+        "new": [row for row in heard.rows if not row["warm_up"]],
     }
     Path(out).write_text(json.dumps(found))
 
