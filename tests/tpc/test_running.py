@@ -1,5 +1,7 @@
 """The runner: padding, parts of the index space, strides, and kernels that have to be ended."""
 
+import signal
+
 import pytest
 import torch
 
@@ -120,6 +122,17 @@ def test_kernels_that_are_ended(kernels, guid, seconds, message):
     with pytest.raises(KernelError, match=message):
         kernels.run(guid, [x], [y], seconds=seconds)
     kernels.run("flushed", [x], [y])
+
+
+def test_the_deadline_holds_on_a_thread_that_blocks_signals(kernels):
+    """A thread of the device does."""
+    x, y = torch.zeros(1, 64), torch.zeros(1, 64)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        with pytest.raises(KernelError, match="longer than its deadline"):
+            kernels.run("endless", [x], [y], seconds=0.3)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 BYTES = {

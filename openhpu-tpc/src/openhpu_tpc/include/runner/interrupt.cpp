@@ -103,6 +103,14 @@ struct Timer {
 };
 thread_local Timer timer;
 
+// A thread of the device blocks signals, which are for the program's threads.
+bool unblock_deadline() {
+  sigset_t deadline;
+  sigemptyset(&deadline);
+  sigaddset(&deadline, kDeadline);
+  return pthread_sigmask(SIG_UNBLOCK, &deadline, nullptr) == 0;
+}
+
 // A stack for signals, so that a kernel that uses up its own can be ended.
 struct SignalStack {
   char* memory = nullptr;
@@ -137,7 +145,7 @@ bool guarded(Engine& here, double seconds, void (*work)(Engine& here, void* argu
   Engine* const outer = engine;
   engine = &here;
   here.message[0] = 0;
-  const bool timed = seconds > 0 && timer.prepare();
+  const bool timed = seconds > 0 && timer.prepare() && unblock_deadline();
   bool finished = false;
   if (sigsetjmp(here.leave, 1) == 0) {
     here.running = 1;
