@@ -17,6 +17,7 @@ _TOOLS = ("setuptools>=77", "wheel", "cmake>=3.22", "ninja")
 # Optional dependencies of pyproject.toml that tests need; the linters are left out.
 _TESTS = (
     "numpy",
+    "pybind11",
     "pytest",
     "pytest-xdist",
     "hypothesis",

@@ -78,7 +78,9 @@ def test_five_dimensions():
     close(attention.gqa_output_reshape(FusedSDPA.apply(*grouped, wide)), formula(q, k, v, mask))
 
 
-@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+@pytest.mark.filterwarnings(
+    "ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning", "ignore:.torch.jit.*deprecated:FutureWarning"
+)
 @pytest.mark.parametrize(
     "more",
     [
