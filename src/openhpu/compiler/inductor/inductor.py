@@ -74,6 +74,8 @@ def options(graph: GraphModule, threads: int, output: Path) -> dict[str, Any]:
         "max_autotune_gemm_backends": "CPP",
         # A cast to bfloat16 that the script writes rounds, also where the result goes on as float32.
         "emulate_precision_casts": True,
+        # From 2.14 on this pass removes `x + 0.0`, too, which makes 0.0 of -0.0.
+        "joint_graph_constant_folding": torch.__version__ < "2.14",
     }
 
 
