@@ -4,7 +4,7 @@ import contextlib
 import functools
 import re
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, make_dataclass
 from typing import Any
 
@@ -341,3 +341,23 @@ def fused_lamb(params: Any, lr: float = 1e-3, **kwargs: Any) -> torch.optim.Opti
     for name in ("adam_w_mode", "grad_averaging", "use_nvlamb"):
         kwargs.pop(name, None)
     return FusedLamb(params, lr, **kwargs)
+
+
+def _no_pool() -> AttributeError:
+    return AttributeError(f"torch.cuda.MemPool has no counterpart on hpu: the device has one memory pool. See {PAGE}")
+
+
+@stands_for("torch.cuda.MemPool")
+class MemPool:
+    """PyTorch's compiler asks of each object whether it is one. None can be made."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise _no_pool()
+
+
+@stands_for("torch.cuda.use_mem_pool")
+@contextlib.contextmanager
+def use_mem_pool(*args: Any, **kwargs: Any) -> Iterator[None]:
+    """PyTorch's compiler asks of each function whether it is this one, or what it wraps. It can't be entered."""
+    raise _no_pool()
+    yield
