@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from openhpu.integration.migration import migration_log, own
-from openhpu.integration.migration.cuda_names import PAGE, ROWS, CudaName
+from openhpu.integration.migration.cuda_names import PAGE, ROWS, CudaName, refusal
 
 
 def resolve(path: str) -> Any:
@@ -64,7 +64,7 @@ class Migrated(ModuleType):
         if migration_log.level:
             migration_log.used(full)
         if row.how == "refused" and row.install == "none":
-            raise AttributeError(f"{full} has no counterpart on hpu: {row.result}. See {PAGE}", name=name, obj=self)
+            raise AttributeError(refusal(row), name=name, obj=self)
         if row.install == "none":
             return getattr(self._original, name)
         if row.install == "module":

@@ -32,4 +32,9 @@ class CudaName(NamedTuple):
     result: str = ""
 
 
+def refusal(row: CudaName) -> str:
+    """The error of a name that hpu does not have."""
+    return f"{row.name} has no counterpart on hpu: {row.result}. See {PAGE}"
+
+
 ROWS: dict[str, CudaName] = {row.name: row for row in tables.read(TABLE, CudaName, unique="name")}

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map_only
 
 from openhpu.device.arguments import DeviceArgument
 from openhpu.integration.migration import cuda_arguments
-from openhpu.integration.migration.cuda_names import PAGE
+from openhpu.integration.migration.cuda_names import PAGE, ROWS, refusal
 from openhpu.interface import hpu
 
 BY_NAME: dict[str, Any] = {}
@@ -343,21 +343,17 @@ def fused_lamb(params: Any, lr: float = 1e-3, **kwargs: Any) -> torch.optim.Opti
     return FusedLamb(params, lr, **kwargs)
 
 
-def _no_pool() -> AttributeError:
-    return AttributeError(f"torch.cuda.MemPool has no counterpart on hpu: the device has one memory pool. See {PAGE}")
-
-
 @stands_for("torch.cuda.MemPool")
 class MemPool:
     """PyTorch's compiler asks of each object whether it is one. None can be made."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise _no_pool()
+        raise AttributeError(refusal(ROWS["torch.cuda.MemPool"]))
 
 
 @stands_for("torch.cuda.use_mem_pool")
 @contextlib.contextmanager
 def use_mem_pool(*args: Any, **kwargs: Any) -> Iterator[None]:
     """PyTorch's compiler asks of each function whether it is this one, or what it wraps. It can't be entered."""
-    raise _no_pool()
+    raise AttributeError(refusal(ROWS["torch.cuda.use_mem_pool"]))
     yield
