@@ -1,4 +1,4 @@
-"""The long suites in parts of about five minutes on two idle cores, of which each run of all tests takes one.
+"""The long suites in parts of about three minutes on two idle cores, of which each run of all tests takes one.
 
 Which one, the turn says: the number of commits in the history, divided by COMMITS_A_TURN. So each commit is always
 tested alike, the last commit of a piece of work is tested as those before it, and some turns later everything was.
@@ -13,13 +13,13 @@ from typing import NamedTuple
 from commands import ROOT, child
 from tests.processes import clean_environment
 
-# Parts of each mode's cases, so that one takes about four minutes with one worker beside other tests.
-CONFORMANCE = {"eager": 8, "lazy": 12, "compile": 12}
-# Of a command. It is there for what hangs, not to hold anyone to five minutes: a part runs beside other suites, of
+# Parts of each mode's cases, so that one takes about three minutes with one worker beside other tests.
+CONFORMANCE = {"eager": 12, "lazy": 16, "compile": 16}
+# Of a command. It is there for what hangs, not to hold anyone to three minutes: a part runs beside other suites, of
 # which one compiles, on two cores that others may use as well, and a commit must not be refused because its machine was
 # slow.
 LIMIT_S = 900
-MINUTES = 4.0  # after which a part of the conformance suite begins no case
+MINUTES = 3.0  # after which a part of the conformance suite begins no case
 FUZZ_PARTS = 4
 COMMITS_A_TURN = 200
 # Benchmarks that take more than some seconds with --quick: a part each. The others are one part together.
