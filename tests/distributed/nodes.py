@@ -27,10 +27,12 @@ from tests.distributed.ranks import ROOT
 
 # Two suites may run the test at once.
 _OWN = os.getpid()
-_LINK = "ohpu"
+LINK = "ohpu"
 _LIFE_S = 600  # of a job
-# Ranks with process numbers in common are of one machine, and would use its memory instead of the network.
+# Ranks with process numbers or shared memory in common are of one machine, and would use this instead of the network.
 _OWN_NUMBERS = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+_OWN_MEMORY = ("sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh")
+PORT = 29555
 DELAY_S = 0.001
 LOSS = 0.001
 # Of Linux: linux/if_tun.h, sched.h.
@@ -48,7 +50,7 @@ class Node(NamedTuple):
 
     def cut(self):
         """From now on nothing reaches it, and nothing comes from it."""
-        ip("-n", self.name, "link", "set", _LINK, "down")
+        ip("-n", self.name, "link", "set", LINK, "down")
 
 
 def ip(*arguments):
@@ -69,8 +71,8 @@ def nodes():
                     stack.callback(subprocess.run, ["ip", "netns", "del", node.name], check=False, timeout=30)
                     ends[socket.inet_aton(node.address)] = end = _tun(node.name)
                     stack.callback(os.close, end)
-                    ip("-n", node.name, "addr", "add", f"{node.address}/24", "dev", _LINK)
-                    for link in ("lo", _LINK):
+                    ip("-n", node.name, "addr", "add", f"{node.address}/24", "dev", LINK)
+                    for link in ("lo", LINK):
                         ip("-n", node.name, "link", "set", link, "up")
             except (OSError, subprocess.CalledProcessError) as error:
                 pytest.skip(f"no nodes can be made here: {getattr(error, 'stderr', '') or error}")
@@ -92,7 +94,7 @@ def _tun(namespace):
             if ctypes.CDLL(None, use_errno=True).setns(there.fileno(), _CLONE_NEWNET):
                 raise OSError(ctypes.get_errno(), "setns")
         file = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-        fcntl.ioctl(file, _TUNSETIFF, struct.pack("16sH22x", _LINK.encode(), _IFF_TUN | _IFF_NO_PI))
+        fcntl.ioctl(file, _TUNSETIFF, struct.pack("16sH22x", LINK.encode(), _IFF_TUN | _IFF_NO_PI))
         return file
 
     with ThreadPoolExecutor(1) as alone:
@@ -116,21 +118,26 @@ def _carry(ends, over):
                 os.write(ends[packet[16:20]], packet)
 
 
-@contextlib.contextmanager
-def started(nodes, script, ranks_per_node):
-    """A script under torchrun on each node, as children that end with the block."""
-    torchrun = shutil.which("torchrun", path=os.path.dirname(sys.executable)) or "torchrun"
+def inside(node, *words):
+    """A command as a command on a node, where it is process 1: all others of the node end with it."""
+    return ["ip", "netns", "exec", node.name, *_OWN_NUMBERS, *_OWN_MEMORY, *words]
+
+
+def environment():
+    """Variables of a node's processes."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "GLOO_SOCKET_IFNAME": _LINK, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
+
+
+@contextlib.contextmanager
+def started(nodes, script, ranks_per_node, *arguments, variables=lambda _: {}):
+    """A script under torchrun on each node, as children that end with the block; with more variables by its node."""
+    torchrun = shutil.which("torchrun", path=os.path.dirname(sys.executable)) or "torchrun"
     with contextlib.ExitStack() as stack:
         processes = []
         for number, node in enumerate(nodes):
-            command = [
-                "ip",
-                "netns",
-                "exec",
-                node.name,
-                *_OWN_NUMBERS,
+            command = inside(
+                node,
                 torchrun,
                 "--nnodes",
                 str(len(nodes)),
@@ -141,10 +148,10 @@ def started(nodes, script, ranks_per_node):
                 "--master-addr",
                 nodes[0].address,
                 "--master-port",
-                "29555",
+                str(PORT),
                 str(script),
-            ]
-            processes.append(
-                stack.enter_context(child.start(command, seconds=_LIFE_S, env=environment, cwd=script.parent))
+                *arguments,
             )
+            env = environment() | variables(node)
+            processes.append(stack.enter_context(child.start(command, seconds=_LIFE_S, env=env, cwd=script.parent)))
         yield processes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.distributed.nodes import nodes, started  # noqa: F401
+from tests.distributed.nodes import LINK, nodes, started  # noqa: F401
 from tests.distributed.ranks import PATIENCE_S
 
 SCRIPT = """
@@ -62,10 +62,13 @@ while True:
 TIMEOUT_S = 8
 
 
-@pytest.mark.parametrize(("count", "ranks"), [(2, 2), (4, 1)])
-def test_training_gives_the_losses_of_one_process(nodes, tmp_path, count, ranks):  # noqa: F811
+@pytest.mark.parametrize(
+    ("count", "ranks", "variables"), [(2, 2, {}), (4, 1, {"HCCL_SOCKET_IFNAME": LINK[:2]})], ids=["2-2", "4-1"]
+)
+def test_training_gives_the_losses_of_one_process(nodes, tmp_path, count, ranks, variables):  # noqa: F811
+    """With the interface that leads to the first node, or with the one of a name."""
     (script := tmp_path / "script.py").write_text(SCRIPT)
-    with started(nodes(count), script, ranks) as processes:
+    with started(nodes(count), script, ranks, variables=lambda _: variables) as processes:
         ended = [process.wait(PATIENCE_S) for process in processes]
     for node, one in enumerate(ended):
         assert one.code == 0, one.output

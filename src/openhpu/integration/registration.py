@@ -2,7 +2,9 @@
 
 import atexit
 import contextlib
+import importlib
 import sys
+import threading
 import warnings
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +13,8 @@ from typing import Any
 from openhpu.integration import beside_cuda, compat
 
 _registered = False
+_registering = threading.RLock()
+_REGISTERING_S = 120.0  # for another thread
 
 _LATE = (
     "PyTorch was asked for its accelerator before the hpu device was loaded, and keeps the answer it found then, so "
@@ -21,6 +25,17 @@ _LATE = (
 
 # Users' operators are linked with one of these, and find it by its name once it is loaded.
 _LINKED = ("libhabana_pytorch_plugin.so", "libhabana_pytorch2_plugin.so")
+
+# What the registration imports, before it changes anything of PyTorch.
+_PARTS = (
+    "device.lifecycle",
+    "integration.distributed.process_group",
+    "integration.patches",
+    "interface.hpu",
+    "interface.names",
+    "observe.profiler.whole_process",
+    "observe.smi.publisher",
+)
 
 _MISSING = "its compiled core, openhpu._C, is missing; build it with `make build` or `pip install .`"
 
@@ -48,12 +63,18 @@ def autoload() -> None:
     """Called by PyTorch at the end of `import torch`, which it must not fail.
 
     Where `import habana_frameworks.torch` would raise, this warns, and each later use of the device says why there is
-    none. Beside a GPU it does not even warn.
+    none. Beside a GPU it does not even warn. Where another thread imports a module of this package, and so waits for
+    `import torch`, the first use of the device loads it.
     """
     try:
         if is_autoload_enabled():
             register()
     except Exception as error:
+        if type(error).__name__ == "_DeadlockError" and not _registered:  # of importlib
+            import torch
+
+            sys.modules["torch.hpu"] = vars(torch)["hpu"] = _Later("torch.hpu")
+            return
         reason = str(error) if isinstance(error, (ImportError, ValueError)) else f"{type(error).__name__}: {error}"
         sys.modules.setdefault("torch.hpu", _Absent(reason))
         if isinstance(error, beside_cuda.BesideGpuError):
@@ -78,6 +99,20 @@ class _Absent(ModuleType):
         raise RuntimeError(f"the hpu device is not available: {self._reason}")
 
 
+class _Later(ModuleType):
+    """In the place of torch.hpu until the first use of the device, which loads it.
+
+    A thread that imports `openhpu.x` before PyTorch holds the lock of this module while it waits for a thread that is
+    in `import torch`. This one can't import `openhpu.x`, then; a moment later both can.
+    """
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):  # what importlib asks
+            raise AttributeError(name)
+        register()
+        return getattr(sys.modules["torch.hpu"], name)
+
+
 def register(migrated: bool = False) -> None:
     """Load the device into PyTorch, once. Opens no device. `migrated`: with GPU migration, whatever its variable says.
 
@@ -87,15 +122,20 @@ def register(migrated: bool = False) -> None:
     """
     import torch
 
-    if migrated or (not _registered and _settings().get("PT_HPU_GPU_MIGRATION")):
-        beside_cuda.check_migration(torch.version)
-        migrated = True
-    if not _registered:
-        _load(torch)
-    if migrated:
-        from openhpu.integration.migration import installation
+    if not _registering.acquire(timeout=_REGISTERING_S):
+        raise RuntimeError(f"another thread has been loading the hpu device for {_REGISTERING_S:.0f} s")
+    try:
+        if migrated or (not _registered and _settings().get("PT_HPU_GPU_MIGRATION")):
+            beside_cuda.check_migration(torch.version)
+            migrated = True
+        if not _registered:
+            _load(torch)
+        if migrated:
+            from openhpu.integration.migration import installation
 
-        installation.install()
+            installation.install()
+    finally:
+        _registering.release()
 
 
 def _load(torch: ModuleType) -> None:
@@ -104,6 +144,8 @@ def _load(torch: ModuleType) -> None:
     core = _load_core(torch.__version__, str(Path(str(torch.__file__)).parent))
     if core.registration_is_late():
         raise RuntimeError(_LATE)
+    for part in _PARTS:
+        importlib.import_module(f"openhpu.{part}")
     for library in _LINKED:
         core.connect_plugin(str(compat.libraries(torch.__version__) / library))
     core.become_accelerator()
@@ -125,8 +167,9 @@ def _add_to(torch: ModuleType) -> None:
 
     with contextlib.suppress(settings.SettingError):  # a rank without a module may be a script's that uses none
         lifecycle.configure()  # PyTorch may open a device without asking Python
-    if isinstance(sys.modules.get("torch.hpu"), _Absent):  # the missing part is there by now
+    if isinstance(sys.modules.get("torch.hpu"), _Absent | _Later):  # the missing part is there by now
         del sys.modules["torch.hpu"]
+        vars(torch).pop("hpu", None)
     torch._register_device_module("hpu", hpu)
     names.alias_submodules(hpu, "torch.hpu")
     lifecycle.before_first_operator.append(_prepare_operators)

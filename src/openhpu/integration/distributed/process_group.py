@@ -7,6 +7,7 @@ from typing import Any
 import torch.distributed as dist
 
 from openhpu import _C, settings
+from openhpu.integration.distributed import interfaces
 from openhpu.observe import differences
 
 NAME = "hccl"
@@ -30,11 +31,20 @@ def _create(options: Any, backend_options: Any) -> dist.Backend:
     if not isinstance(timeout, timedelta):
         timeout = timedelta(seconds=timeout)
     store = _C.interruptible(options.store)
-    transport: Any = dist.ProcessGroupGloo(store, options.group_rank, options.group_size, timeout=timeout)
+    transport = _gloo(store, options.group_rank, options.group_size, timeout, interfaces.device(options.store))
     # PyTorch names no ranks for the default group; Gloo reads them where a group is split.
     transport.options.global_ranks_in_group = options.global_ranks_in_group or list(range(options.group_size))
     transport.options.group_name = options.group_id
     return _C.ProcessGroupHCCL(transport, store, settings.get("OPENHPU_NODE_COLLECTIVES"))  # type: ignore[no-any-return]
+
+
+def _gloo(store: Any, rank: int, size: int, timeout: timedelta, device: Any) -> Any:
+    if device is None:
+        return dist.ProcessGroupGloo(store, rank, size, timeout=timeout)
+    options: Any = dist.ProcessGroupGloo._Options()  # type: ignore[attr-defined]
+    options._timeout = timeout
+    options._devices = [device]
+    return dist.ProcessGroupGloo(store, rank, size, options)
 
 
 def leave_after_error() -> None:
