@@ -10,7 +10,7 @@ import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -233,30 +233,40 @@ class Made(evaluate.Metric):
         return evaluate.MetricInfo(description="", citation="", features=datasets.Features(found))
 
     def _compute(self, predictions, references, **more):
-        equal = sum(p == r for p, r in zip(predictions, references))
-        return {{"{name}": {factor} * equal / max(len(predictions), 1)}}
+        equal = sum({equal} for found, expected in zip(predictions, references))
+        return {{"{result}": equal / max(len(predictions), 1)}}
 """
+
+
+class Metric(NamedTuple):
+    """What a metric is given, by expressions of `evaluate`'s features, when an answer counts, and what it returns."""
+
+    kind: str
+    predictions: str
+    references: str
+    equal: str
+    result: str
 
 
 def metrics(folder: Path) -> None:
     """How many predictions equal their references, under the names of metrics that the scripts load."""
     answer = '{"id": datasets.Value("string"), "prediction_text": datasets.Value("string")}'
-    expected = '{"id": datasets.Value("string"), "answers": datasets.Sequence({"text": datasets.Value("string")})}'
+    texts = '{"text": datasets.Value("string"), "answer_start": datasets.Value("int32")}'
+    expected = f'{{"id": datasets.Value("string"), "answers": datasets.Sequence({texts})}}'
+    same = "found == expected"
     kinds = {
-        "accuracy": ("int64", "value", "value", "accuracy", 1),
-        "glue": ("int64", "value", "value", "accuracy", 1),
-        "f1": ("int64", "value", "value", "f1", 1),
-        "rouge": ("string", "value", "value", "rouge1", 1),
-        "wer": ("string", "value", "value", "wer", 1),
-        "sacrebleu": ("string", "value", "datasets.Sequence(value)", "score", 100),
-        "squad": ("string", answer, expected, "f1", 100),
+        "accuracy": Metric("int64", "value", "value", same, "accuracy"),
+        "glue": Metric("int64", "value", "value", same, "accuracy"),
+        "f1": Metric("int64", "value", "value", same, "f1"),
+        "rouge": Metric("string", "value", "value", same, "rouge1"),
+        "wer": Metric("string", "value", "value", same, "wer"),
+        "sacrebleu": Metric("string", "value", "datasets.Sequence(value)", "found in expected", "score"),
+        "squad": Metric("string", answer, expected, "found['prediction_text'] in expected['answers']['text']", "f1"),
     }
-    for name, (kind, predictions, references, result, factor) in kinds.items():
+    for name, metric in kinds.items():
         path = folder / "metrics" / name / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(
-            _METRIC.format(kind=kind, predictions=predictions, references=references, name=result, factor=factor)
-        )
+        path.write_text(_METRIC.format(**metric._asdict()))
 
 
 def sentences(folder: Path) -> None:
