@@ -32,11 +32,8 @@ def environment_of(lane: Lane, folder: Path, site: Path | None) -> dict[str, str
     """The environment of a lane's processes."""
     beside = [ENVIRONMENT / name for name in lane.beside]
     paths = [str(path) for path in (site, lane.torchvision and TORCHVISION, *beside, ROOT, ROOT / "src") if path]
-    commands = [
-        str(path)
-        for path in (site and site / "bin", *(path / "bin" for path in beside), Path(sys.executable).parent)
-        if path
-    ]
+    programs = folder / "programs" if lane.programs else None
+    commands = [*(str(place / "bin") for place in (programs, site, *beside) if place), str(Path(sys.executable).parent)]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),

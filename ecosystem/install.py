@@ -86,25 +86,13 @@ def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:
     site = None
     tests = ROOT / "ecosystem" / name.replace("-", "_").replace(".", "_")
     if lane.packages:
-        packages = requirements(name)
-        listed = folder / "requirements.txt"
         # Named as in an environment: dill, by which datasets takes fingerprints, copies modules that lie elsewhere.
-        site, done = folder / "site-packages", folder / "installed.txt"
-        if not done.exists() or done.read_text() != packages:
-            listed.write_text(packages)
-            _pip(
-                name,
-                f"the {len(packages.splitlines())} packages that {REQUIREMENTS.relative_to(ROOT)} has for it",
-                "install",
-                "--no-deps",
-                "--require-hashes",
-                "--upgrade",
-                "--target",
-                str(site),
-                "-r",
-                str(listed),
-            )
-            done.write_text(packages)
+        site = folder / "site-packages"
+        lines = requirements(name).splitlines(keepends=True)
+        programs = [line for line in lines if line.partition("==")[0] in lane.programs]
+        _installed_in(name, folder, "installed", [line for line in lines if line not in programs], "--target", site)
+        # pip installs no libraries of a program by --target.
+        _installed_in(name, folder, "programs", programs, "--prefix", folder / "programs")
     if lane.source:
         version = next(package for package in lane.packages if package.startswith(f"{lane.source}=="))
         tests = folder / version.replace("==", "-")
@@ -134,6 +122,28 @@ def install(name: str, lane: Lane, folder: Path) -> tuple[Path | None, Path]:
     if lane.torchvision and not TORCHVISION.exists():
         raise LackingError(f"the lane {name} lacks torchvision; `make .venv/torchvision` installs it")
     return site, tests
+
+
+def _installed_in(name: str, folder: Path, what: str, lines: list[str], option: str, place: Path) -> None:
+    """Packages, a line for each, at a place. The file `what` of the lane's folder says which are there."""
+    packages, done = "".join(lines), folder / f"{what}.txt"
+    if not packages or (done.exists() and done.read_text() == packages):
+        return
+    listed = folder / f"requirements-{what}.txt"
+    listed.write_text(packages)
+    _pip(
+        name,
+        f"the {len(lines)} packages that {REQUIREMENTS.relative_to(ROOT)} has for it",
+        "install",
+        "--no-deps",
+        "--require-hashes",
+        "--upgrade" if option == "--target" else "--ignore-installed",
+        option,
+        str(place),
+        "-r",
+        str(listed),
+    )
+    done.write_text(packages)
 
 
 def _checkout(name: str, repository: str, folder: Path, site: Path, apart: bool) -> Path:

@@ -24,6 +24,7 @@ class Lane(NamedTuple):
     title: str
     runs: tuple[Run, ...]
     packages: tuple[str, ...] = ()  # what `python -m ecosystem lock` finds versions and hashes for
+    programs: tuple[str, ...] = ()  # of these, those whose programs have libraries of their own
     alone: tuple[str, ...] = ()  # packages whose dependencies are not wanted: what is needed of them is in `packages`
     checkout: str = ""  # a repository of GitHub that has no package; a variable of that name may give its folder
     apart: bool = False  # of the checkout the tests alone are used: the package is in `alone`
@@ -163,11 +164,26 @@ _OPTIMUM = ROOT / "ecosystem" / "optimum_habana"
 _OPTIMUM_HERE = tuple(str(_OPTIMUM / f"test_{name}.py") for name in ("configuration", "models", "port", "trainer"))
 # Its repository has the package, too, of another version than the released one; it also has a package `tests`.
 _RELEASED = {"PYTHONSAFEPATH": "1", "PYTEST_ADDOPTS": "--import-mode=append", "OPENHPU_MEMORY_GB": "4"}
+# By pytest's expressions for the cells of examples.toml, so that each part fits a budget.
+_OPTIMUM_COMMANDS = {
+    "language models": "(clm or mlm or LoRA) and not recipes",
+    "classes, questions, summaries, translations": "(glue or questions or summaries or translations) and not recipes",
+    "images and speech": "(images or audio or speech) and not recipes",
+    "generation": "generation and not (cards or fp8 or adapters or recipes)",
+    "generation in fp8 and with adapters": "generation and (fp8 or adapters)",
+    "generation on two cards": "generation and cards",
+    "stable diffusion": "diffusion and not recipes",
+    "in recipes, language models and classes": "recipes and (clm or mlm or glue)",
+    "in recipes, sequences and images": "recipes and (summaries or generation or diffusion)",
+}
 _OPTIMUM_TRAINER = ("gaudi_configuration", "trainer_distributed", "trainer", "trainer_seq2seq", "habana_profiler_unit")
 _RUNS["optimum-habana"] = (
     Run("eager", _OPTIMUM_HERE, EAGER | _RELEASED),
     Run("lazy", _OPTIMUM_HERE, LAZY | _NODES | _RELEASED),
-    Run("the commands of its READMEs", (str(_OPTIMUM / "test_examples.py"),), _RELEASED),
+    *(
+        Run(f"commands of its READMEs: {what}", (str(_OPTIMUM / "test_examples.py"),), _RELEASED, cells)
+        for what, cells in _OPTIMUM_COMMANDS.items()
+    ),
     Run(
         "its own tests of the trainer, lazy",
         tuple(f"tests/test_{name}.py" for name in _OPTIMUM_TRAINER),

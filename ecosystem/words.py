@@ -39,8 +39,12 @@ _CHAT = (
 )
 
 
-def tokenizer(length: int = 60, wrapped: bool = True) -> Any:
-    """Transformers' fast tokenizer with SIZE words, of sequences up to `length`; `wrapped`: in [CLS] and [SEP]."""
+def tokenizer(length: int = 60, wrapped: bool = True, pairs: bool = True) -> Any:
+    """Transformers' fast tokenizer with SIZE words, of sequences up to `length`.
+
+    `wrapped`: in [CLS] and [SEP]. `pairs`: it also says which token is of the second sequence of a pair
+    (token_type_ids), which models of one sequence do not take.
+    """
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
@@ -61,5 +65,6 @@ def tokenizer(length: int = 60, wrapped: bool = True) -> Any:
         bos_token="[CLS]",
         eos_token="[SEP]",
         model_max_length=length,
+        model_input_names=["input_ids", *(["token_type_ids"] if pairs else []), "attention_mask"],
         chat_template=_CHAT,
     )

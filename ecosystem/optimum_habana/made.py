@@ -1,55 +1,33 @@
 """`python -m ecosystem.optimum_habana.made FOLDER`: small models, data and metrics for the commands of examples.toml.
 
-The commands name models and data of a hub. Here the same files are made by hand: models with random weights, tokenizers
-of single bytes, data of a few rows, and metrics, which `evaluate` finds by their folders beside the script's.
+The commands name models and data of a hub. Here the same files are made by hand: models with random weights, a
+tokenizer of a few words, data of a few rows, and metrics, which `evaluate` finds by their folders beside the script's.
 """
 
+import io
 import json
 import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-WORDS = ["the", "a", "red", "blue", "small", "large", "cat", "dog", "house", "tree", "sees", "likes", "and", "near"]
+from ecosystem import words
+
+KNOWN = [word for word in words.WORDS if word.isalpha()]
+LENGTH = 128  # of a sequence, in words
 CONFIGURATION = {"use_fused_adam": True, "use_fused_clip_norm": True, "use_torch_autocast": True}
 SAMPLES_PER_S = 16_000
 SIDE = 32  # of images, in pixels
+LAST = "deepspeed.json"  # the file that is written last
 _SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 
 
-def sentence(words: int, chosen: random.Random) -> str:
-    """So many words of the list."""
-    return " ".join(chosen.choice(WORDS) for _ in range(words))
-
-
-def tokenizer(folder: Path) -> int:
-    """Save a tokenizer of single bytes; return the size of its vocabulary."""
-    import tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    special = ["<pad>", "<s>", "</s>", "<mask>", "<unk>"]
-    symbols = [*special, *sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())]
-    bytes_alone = tokenizers.models.BPE({symbol: number for number, symbol in enumerate(symbols)}, [])
-    made = tokenizers.Tokenizer(bytes_alone)
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = tokenizers.decoders.ByteLevel()
-    made.post_processor = tokenizers.processors.BertProcessing(("</s>", 2), ("<s>", 1))
-    PreTrainedTokenizerFast(
-        tokenizer_object=made,
-        model_max_length=128,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        sep_token="</s>",
-        cls_token="<s>",
-        mask_token="<mask>",
-        unk_token="<unk>",
-        model_input_names=["input_ids", "attention_mask"],
-    ).save_pretrained(folder)
-    return len(symbols)
+def sentence(length: int, chosen: random.Random) -> str:
+    """So many words that the tokenizer knows."""
+    return " ".join(chosen.choice(KNOWN) for _ in range(length))
 
 
 def _saved(folder: Path, kind: str, **changes: Any) -> None:
@@ -76,9 +54,9 @@ def text_models(folder: Path) -> None:
         "t5": ("T5ForConditionalGeneration", {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}),
     }
     for name, (kind, changes) in models.items():
-        entries = tokenizer(folder / name)
         more = {"decoder_start_token_id": 0} if name == "t5" else {}
-        _saved(folder / name, kind, vocab_size=entries, **changes, **more)
+        _saved(folder / name, kind, vocab_size=words.SIZE, **changes, **more)
+        words.tokenizer(LENGTH, pairs=False).save_pretrained(folder / name)
 
 
 def other_models(folder: Path) -> None:
@@ -95,12 +73,12 @@ def other_models(folder: Path) -> None:
     _saved(folder / "wav2vec2", "Wav2Vec2ForCTC", **_SMALL, **layers, **positions, **masks)
     transformers.Wav2Vec2FeatureExtractor(return_attention_mask=False).save_pretrained(folder / "wav2vec2")
 
-    entries = tokenizer(folder / "whisper")
+    words.tokenizer(LENGTH, pairs=False).save_pretrained(folder / "whisper")
     depth = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4}
     widths = {"d_model": 32, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "num_mel_bins": 80}
     lengths = {"max_source_positions": 1500, "max_target_positions": 128, "decoder_start_token_id": 1}
     kind = "WhisperForConditionalGeneration"
-    _saved(folder / "whisper", kind, vocab_size=entries, **depth, **widths, **lengths)
+    _saved(folder / "whisper", kind, vocab_size=words.SIZE, **depth, **widths, **lengths)
     transformers.WhisperFeatureExtractor().save_pretrained(folder / "whisper")
 
 
@@ -132,15 +110,15 @@ def diffusion(folder: Path) -> None:
     )
     letters = [*(chr(code) for code in range(97, 123))]
     entries = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{letter}</w>" for letter in letters)]
-    words = folder / "words"
-    words.mkdir(parents=True, exist_ok=True)
-    (words / "vocab.json").write_text(json.dumps({entry: number for number, entry in enumerate(entries)}))
-    (words / "merges.txt").write_text("#version: 0.2\n")
+    listed = folder / "words"
+    listed.mkdir(parents=True, exist_ok=True)
+    (listed / "vocab.json").write_text(json.dumps({entry: number for number, entry in enumerate(entries)}))
+    (listed / "merges.txt").write_text("#version: 0.2\n")
     diffusers.StableDiffusionPipeline(
         vae=decoder,
         text_encoder=transformers.CLIPTextModel(text),
         tokenizer=transformers.CLIPTokenizer(
-            str(words / "vocab.json"), str(words / "merges.txt"), unk_token="<|endoftext|>", model_max_length=77
+            str(listed / "vocab.json"), str(listed / "merges.txt"), unk_token="<|endoftext|>", model_max_length=77
         ),
         unet=unet,
         scheduler=diffusers.PNDMScheduler(beta_start=0.00085, beta_end=0.012, skip_prk_steps=True, steps_offset=1),
@@ -212,21 +190,35 @@ def pictures(folder: Path) -> None:
 
 
 def sounds(folder: Path) -> None:
-    """Half a second of two tones, with a class and a text."""
+    """Half a second of two tones, with a class and a text, in the files that data sets of a hub have: `datasets` writes
+    sound by FFmpeg alone, and the scripts read it by soundfile."""
+    import pyarrow
+    import pyarrow.parquet
     import soundfile
 
+    classes = ["low", "high"]
+    kinds = {
+        "audio": {"_type": "Audio"},
+        "label": {"_type": "ClassLabel", "names": classes},
+        "text": {"_type": "Value", "dtype": "string"},
+    }
+    sound = pyarrow.struct({"bytes": pyarrow.binary(), "path": pyarrow.string()})
+    columns = pyarrow.schema(
+        {"audio": sound, "label": pyarrow.int64(), "text": pyarrow.string()},
+        metadata={"huggingface": json.dumps({"info": {"features": kinds}})},
+    )
+    (folder / "sounds").mkdir(parents=True, exist_ok=True)
+    times = torch.arange(SAMPLES_PER_S // 2) / SAMPLES_PER_S
     for part, number in (("train", 16), ("validation", 8)):
-        path = folder / "sounds" / "data" / part
-        path.mkdir(parents=True, exist_ok=True)
-        lines = []
+        rows = []
         for index in range(number):
-            pitch = 220.0 * (1 + index % 2)
-            times = torch.arange(SAMPLES_PER_S // 2) / SAMPLES_PER_S
-            wave = 0.5 * torch.sin(2 * torch.pi * pitch * times)
-            soundfile.write(path / f"{index}.wav", wave.numpy(), SAMPLES_PER_S)
-            text = ("low", "high")[index % 2]
-            lines.append(json.dumps({"file_name": f"{index}.wav", "label": text, "text": f"a {text} tone"}) + "\n")
-        (path / "metadata.jsonl").write_text("".join(lines))
+            label = index % 2
+            wave = 0.5 * torch.sin(2 * torch.pi * 220 * (1 + label) * times)
+            written = io.BytesIO()
+            soundfile.write(written, wave.numpy(), SAMPLES_PER_S, format="WAV")
+            content = {"bytes": written.getvalue(), "path": f"{index}.wav"}
+            rows.append({"audio": content, "label": label, "text": f"a {classes[label]} tone"})
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, columns), folder / "sounds" / f"{part}.parquet")
 
 
 _METRIC = """
@@ -241,34 +233,53 @@ class Made(evaluate.Metric):
         return evaluate.MetricInfo(description="", citation="", features=datasets.Features(found))
 
     def _compute(self, predictions, references, **more):
-        equal = sum(p == r for p, r in zip(predictions, references))
-        return {{"{name}": {factor} * equal / max(len(predictions), 1)}}
+        equal = sum({equal} for found, expected in zip(predictions, references))
+        return {{"{result}": equal / max(len(predictions), 1)}}
 """
+
+
+class Metric(NamedTuple):
+    """What a metric is given, by expressions of `evaluate`'s features, when an answer counts, and what it returns."""
+
+    kind: str
+    predictions: str
+    references: str
+    equal: str
+    result: str
 
 
 def metrics(folder: Path) -> None:
     """How many predictions equal their references, under the names of metrics that the scripts load."""
     answer = '{"id": datasets.Value("string"), "prediction_text": datasets.Value("string")}'
-    expected = '{"id": datasets.Value("string"), "answers": datasets.Sequence({"text": datasets.Value("string")})}'
+    texts = '{"text": datasets.Value("string"), "answer_start": datasets.Value("int32")}'
+    expected = f'{{"id": datasets.Value("string"), "answers": datasets.Sequence({texts})}}'
+    same = "found == expected"
     kinds = {
-        "accuracy": ("int64", "value", "value", "accuracy", 1),
-        "glue": ("int64", "value", "value", "accuracy", 1),
-        "f1": ("int64", "value", "value", "f1", 1),
-        "rouge": ("string", "value", "value", "rouge1", 1),
-        "wer": ("string", "value", "value", "wer", 1),
-        "sacrebleu": ("string", "value", "datasets.Sequence(value)", "score", 100),
-        "squad": ("string", answer, expected, "f1", 100),
+        "accuracy": Metric("int64", "value", "value", same, "accuracy"),
+        "glue": Metric("int64", "value", "value", same, "accuracy"),
+        "f1": Metric("int64", "value", "value", same, "f1"),
+        "rouge": Metric("string", "value", "value", same, "rouge1"),
+        "wer": Metric("string", "value", "value", same, "wer"),
+        "sacrebleu": Metric("string", "value", "datasets.Sequence(value)", "found in expected", "score"),
+        "squad": Metric("string", answer, expected, "found['prediction_text'] in expected['answers']['text']", "f1"),
     }
-    for name, (kind, predictions, references, result, factor) in kinds.items():
+    for name, metric in kinds.items():
         path = folder / "metrics" / name / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(
-            _METRIC.format(kind=kind, predictions=predictions, references=references, name=result, factor=factor)
-        )
+        path.write_text(_METRIC.format(**metric._asdict()))
+
+
+def sentences(folder: Path) -> None:
+    """NLTK's data for splitting a text into sentences, without abbreviations and other exceptions. The script of
+    summaries asks for three places."""
+    for place in ("punkt_tab", "tokenizers/punkt", "tokenizers/punkt_tab/english"):
+        (folder / "nltk_data" / place).mkdir(parents=True, exist_ok=True)
+    for name in ("collocations.tab", "sent_starters.txt", "abbrev_types.txt", "ortho_context.tab"):
+        (folder / "nltk_data" / "tokenizers" / "punkt_tab" / "english" / name).write_text("")
 
 
 def configurations(folder: Path) -> None:
-    """DeepSpeed's configuration as optimum-habana's documentation has it, and Neural Compressor's."""
+    """DeepSpeed's configuration as optimum-habana's documentation has it."""
     deepspeed = {
         "steps_per_print": 64,
         "train_batch_size": "auto",
@@ -278,12 +289,12 @@ def configurations(folder: Path) -> None:
         "gradient_clipping": 1.0,
         "zero_optimization": {"stage": 2, "overlap_comm": False, "contiguous_gradients": False},
     }
-    (folder / "deepspeed.json").write_text(json.dumps(deepspeed))
+    (folder / LAST).write_text(json.dumps(deepspeed))
 
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    for part in (text_models, other_models, diffusion, texts, pictures, sounds, metrics, configurations):
+    for part in (text_models, other_models, diffusion, texts, pictures, sounds, metrics, sentences, configurations):
         part(folder)
 
 

@@ -1,5 +1,6 @@
 """optimum-habana's examples, by the commands of their READMEs (examples.toml), with models and data made by hand."""
 
+import hashlib
 import json
 import math
 import os
@@ -13,6 +14,9 @@ from typing import Any
 import pytest
 
 from commands import ROOT, child
+from ecosystem import words
+from ecosystem.optimum_habana import made as make
+from tests.distributed.ranks import free_port
 
 TABLE: dict[str, dict[str, Any]] = tomllib.loads((Path(__file__).parent / "examples.toml").read_text())
 COMMON = TABLE.pop("common")
@@ -28,9 +32,10 @@ EXAMPLES = Path.cwd() / "examples"  # of the checkout, in which the lane starts 
 
 @pytest.fixture(scope="session")
 def made():
-    """The folder of models and data; OPTIMUM_HABANA_MADE names one that stays."""
-    folder = Path(os.environ.get("OPTIMUM_HABANA_MADE", ROOT / "build" / "ecosystem" / "optimum-habana" / "made"))
-    if not (folder / "deepspeed.json").exists():
+    """The folder of models and data, which stays until the code that makes them changes."""
+    code = b"".join(Path(module.__file__).read_bytes() for module in (make, words))
+    folder = ROOT / "build" / "ecosystem" / "optimum-habana" / "made" / hashlib.sha256(code).hexdigest()[:12]
+    if not (folder / make.LAST).exists():
         command = [sys.executable, "-m", "ecosystem.optimum_habana.made", str(folder)]
         child.run(command, seconds=300, cwd=ROOT).checked("models and data")
     return folder
@@ -66,9 +71,10 @@ def _run(name, mode, made, folder, run):
     arguments = shlex.split(row["arguments"].format(**places).format(**places))
     script = [str(EXAMPLES / row["script"]), *arguments]
     if "ranks" in row:
-        launcher = row.get("launcher", "").split()
-        script = [str(EXAMPLES / "gaudi_spawn.py"), "--world_size", str(row["ranks"]), *launcher, *script]
-        environment["OMP_NUM_THREADS"] = "1"
+        port = str(free_port())
+        launcher = ["--world_size", str(row["ranks"]), "--master_port", port, *row.get("launcher", "").split()]
+        script = [str(EXAMPLES / "gaudi_spawn.py"), *launcher, *script]
+        environment |= {"OMP_NUM_THREADS": "1", "PET_MASTER_PORT": port}  # torchrun does not get the launcher's
     if "beside" in row:
         tool, *rest = row["beside"].split()
         ended = child.run([sys.executable, str(EXAMPLES / tool), *rest], seconds=60, cwd=folder, env=environment)

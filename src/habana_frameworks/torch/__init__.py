@@ -1,6 +1,7 @@
 """Gaudi's PyTorch package. Importing it loads the device, if `import torch` did not, and reads PT_HPU_LAZY_MODE."""
 
 import importlib
+import os
 from typing import Any
 
 import torch as torch
@@ -15,6 +16,10 @@ from habana_frameworks import autoload  # noqa: E402
 from habana_frameworks.torch import core, hpu, internal, utils  # noqa: E402
 
 autoload.is_loaded = True
+
+# mpirun says by variables of its own which process this is. Programs look for LOCAL_RANK after this import.
+if "OMPI_COMM_WORLD_SIZE" in os.environ:
+    importlib.import_module(f"{__name__}.distributed.hccl")
 
 __all__ = ["core", "hpu", "internal", "torch", "utils"]
 

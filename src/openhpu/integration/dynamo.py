@@ -24,8 +24,10 @@ def register_backend() -> None:
 def keep_out() -> None:
     """Dynamo calls what acts on the device's state between what it traces; answers that never change it keeps."""
     from torch._dynamo import trace_rules
-    from torch._dynamo.decorators import substitute_in_graph
+    from torch._dynamo.decorators import disable, substitute_in_graph
     from torch._dynamo.eval_frame import skip_code
+
+    from openhpu.interface import dynamicity
 
     traced_through = ("openhpu.device.devices", "openhpu.device.mode", "openhpu.device.steps")
     packages = ("openhpu.device.", "openhpu.interface.hpu.", "openhpu.observe.metrics")
@@ -46,6 +48,12 @@ def keep_out() -> None:
         substitute_in_graph(function, skip_signature_check=True)(known)
     # It looks names up that torch._dynamo, which is being imported, does not have yet, and keeps that.
     trace_rules.get_torch_obj_rule_map.cache_clear()
+    # Hooks that follow modules are traced in the graph of a module. Between graphs they run as they are.
+    followed = dynamicity.Dynamicity
+    for hook in (followed._enter, followed._leave):
+        skip_code(hook.__code__)
+    for name in ("_begin", "_finish"):
+        setattr(followed, name, disable(getattr(followed, name)))
     # `mark_step` itself is traced, and does nothing then.
     for ends_step in (steps.add_step_closure, steps._end_step):
         marks: Any = ends_step

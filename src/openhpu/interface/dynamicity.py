@@ -3,15 +3,20 @@
 import csv
 import functools
 import inspect
+import itertools
+import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from openhpu.device import mode, steps
 from openhpu.observe import events
+
+if TYPE_CHECKING:
+    from openhpu.capture.torch_compile.graph import CompiledGraph
 
 # The columns of the two tables, and the keys of their rows.
 _CALLS = {
@@ -29,6 +34,7 @@ _RAW = ("step", "module", "class", "inputs", "outputs", "new_in", "new_out", "co
 
 NEW_INPUT = "new input shape"
 DYNAMIC = "already processed input shape still recompiled, maybe dynamic ops"
+_OF_AN_OPERATOR = "___stack"
 _NOTHING = "Nothing was compiled anew after the first step."
 _ON_CPU = (
     "The model ran on the CPU, where nothing is compiled: the table lists calls with new shapes, of which hpu would "
@@ -48,16 +54,40 @@ class _Call:
         self.causes: list[str] = []
 
 
+class _Frame:
+    """What Dynamo traced of the model since the last graph: the calls that begin and end there."""
+
+    def __init__(self) -> None:
+        self.entered: list[str] = []
+        self.left: set[str] = set()
+        self.around = ""  # a call that began in an earlier frame
+
+    def enter(self, path: str) -> None:
+        self.entered.append(path)
+
+    def leave(self, path: str) -> None:
+        self.left.add(path)
+        if path not in self.entered:
+            self.around = path
+
+    @property
+    def module(self) -> str:
+        """The outermost module that has a part in the frame."""
+        return self.around or next(iter(self.entered), "")
+
+
 class Dynamicity:
     """Follows a model's modules through hooks, and what the device compiles for each.
 
     In lazy mode a graph ends where a module begins and ends, so that each graph is part of one module. What counts is
     a graph that the device has not seen before; in eager mode an operator with sizes that it has not seen before; with
-    torch.compile a graph that is traced anew.
+    torch.compile a graph that is traced anew. Where the whole model is compiled, a graph has many modules and no hook
+    runs: Dynamo tells of the hooks while it traces, and a graph belongs to the outermost module in it.
     """
 
     def __init__(self, model: torch.nn.Module, name: str, csv_out: str) -> None:
         self._csv_out = csv_out
+        self._name = name
         self._root = model
         self._step = 0
         self._entered = 0
@@ -65,25 +95,35 @@ class Dynamicity:
         self._before = 0
         self._causes: list[str] = []
         self._traced = self._first_sights = 0
-        self._listening: list[events.Subscription] = []
+        self._listening: dict[str, events.Subscription] = {}
         self._seen: dict[str, set[tuple[str, str]]] = {}
         # Calls with these inputs and outputs learned sizes by running operators outside of their graph. The next call
         # records the whole graph, which is the same one.
         self._unsettled: set[tuple[str, str, str]] = set()
         self._on_hpu = False
+        self._frame = _Frame()
+        self._last_graphs: list[CompiledGraph] = []  # those in which a call of the whole model ends
+        self._key = next(_keys)
+        _followed[self._key] = self
         self.calls: list[dict[str, Any]] = []  # with the keys of _RAW, and more
         self._places: dict[type, str] = {}
+        self._modules: dict[str, torch.nn.Module] = {}
         for path, module in model.named_modules():
             whole = "/".join((name, *path.split("."))) if path else name
+            self._modules[whole] = module
             module.register_forward_pre_hook(functools.partial(self._enter, whole), with_kwargs=True)
             module.register_forward_hook(functools.partial(self._leave, whole), with_kwargs=True, always_call=True)
 
     def _enter(self, path: str, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         if torch.compiler.is_compiling():
-            return
+            _traced(self._key, path, False)
+        else:
+            self._begin(path, module, args, kwargs)
+
+    def _begin(self, path: str, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         if module is self._root:
             self._open.clear()
-            self._listen()
+            self._listen("recompilation", "graph_traced", "wait")
         self._attribute()
         self._open.append(_Call(path, shapes((args, kwargs)), self._entered))
         self._entered += 1
@@ -91,7 +131,11 @@ class Dynamicity:
 
     def _leave(self, path: str, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
         if torch.compiler.is_compiling():
-            return
+            _traced(self._key, path, True)
+        else:
+            self._finish(path, module, result)
+
+    def _finish(self, path: str, module: torch.nn.Module, result: Any) -> None:
         self._attribute()
         while self._open and self._open[-1].path != path:
             self._open.pop()  # of a call that an exception ended
@@ -99,9 +143,7 @@ class Dynamicity:
             self._end(self._open.pop(), module, result)
         if module is self._root:
             self._step += 1
-            for subscription in self._listening:
-                events.unsubscribe(subscription)
-            self._listening.clear()
+            self._stop_listening()
 
     def _end(self, call: _Call, module: torch.nn.Module, result: Any) -> None:
         outputs = shapes(result)
@@ -134,22 +176,74 @@ class Dynamicity:
 
     # What the device compiled
 
-    def _listen(self) -> None:
-        if not self._listening:
-            for kind in ("recompilation", "graph_traced", "wait"):
-                self._listening.append(events.subscribe(kind, self._heard))
+    def _listen(self, *kinds: str) -> None:
+        for kind in kinds:
+            if kind not in self._listening:
+                self._listening[kind] = events.subscribe(kind, functools.partial(_hear, self._key))
 
-    def _heard(self, event: events.Event) -> None:
+    def _stop_listening(self) -> None:
+        for subscription in self._listening.values():
+            events.unsubscribe(subscription)
+        self._listening.clear()
+
+    def heard(self, event: events.Event) -> None:
         found = event.params
         if event.kind == "graph_traced":
-            self._traced += 1
+            if self._open:
+                self._traced += 1
+            else:
+                self._end_frame()
         elif event.kind == "wait":
             self._first_sights += found["kind"] == "first_sight"
-        elif found["cause"] != "guard":
+        elif found["cause"] == "guard":
+            self._causes.append(f"a guard of torch.compile failed: {found['argument']}")
+        elif self._open:
             what = f"{found['cause']} of {found['argument']} in {found['op']}: {found['before']} -> {found['after']}"
             self._causes.append(f"{what}, from {found['origin_op']}" if found.get("origin_op") else what)
+
+    def traced(self, path: str, left: bool) -> None:
+        """Dynamo traces a call of this module, or its end. From now on it may compile without a hook."""
+        self._listen("recompilation", "graph_traced")
+        if left:
+            self._frame.leave(path)
         else:
-            self._causes.append("a guard of torch.compile failed")
+            self._frame.enter(path)
+
+    def _end_frame(self) -> None:
+        """Dynamo made a graph of what it traced, outside of a call that hooks follow."""
+        frame, self._frame = self._frame, _Frame()
+        path = frame.module
+        causes = "; ".join(self._causes)
+        self._causes.clear()
+        if not path:
+            return  # of another function
+        kind = type(self._modules[path])
+        self.calls.append(
+            {
+                "step": self._steps(),
+                "module": path,
+                "class": kind.__name__,
+                "inputs": "",
+                "outputs": "",
+                # Dynamo names a value that an operator before the graph made by its place on the stack.
+                "new_in": not causes or ("size" in causes and _OF_AN_OPERATOR not in causes),
+                "new_out": False,
+                "compiled": 1,
+                "cause": causes,
+                "location": self._place_of(kind),
+                "number": self._entered,
+            }
+        )
+        self._entered += 1
+        self._on_hpu = True
+        if self._name in frame.left:
+            from openhpu.capture.torch_compile.graph import compiled_graphs
+
+            self._last_graphs.append(compiled_graphs()[-1])
+
+    def _steps(self) -> int:
+        """Calls of the model that have ended."""
+        return self._step + sum(graph.calls for graph in self._last_graphs)
 
     def _attribute(self) -> None:
         """End the graph. What was compiled since the last time belongs to the innermost module that is running."""
@@ -179,7 +273,7 @@ class Dynamicity:
     def analyse(self) -> list[dict[str, Any]]:
         """Print and write both tables: `<csv_out>_1.csv` has what was compiled in each step, `<csv_out>_2.csv` how
         often in each module. Returns the rows of the first."""
-        rows = [row for step in range(self._step + 1) for row in self._rows(step)]
+        rows = [row for step in range(self._steps() + 1) for row in self._rows(step)]
         counts = self._counts()
         self._write(rows, _CALLS, "_1")
         self._write(counts, _COUNTS, "_2")
@@ -226,6 +320,24 @@ class Dynamicity:
             writer.writerows([row[key] for key in columns.values()] for row in rows)
 
 
+_keys = itertools.count()
+_followed: weakref.WeakValueDictionary[int, Dynamicity] = weakref.WeakValueDictionary()
+
+
+def _hear(key: int, event: events.Event) -> None:
+    """A listener that keeps no model alive."""
+    if followed := _followed.get(key):
+        followed.heard(event)
+
+
+def _traced(key: int, path: str, left: bool) -> None:
+    """Dynamo calls it while it traces a hook, and leaves nothing of it in the graph."""
+    _followed[key].traced(path, left)
+
+
+_traced._dynamo_marked_constant = True  # type: ignore[attr-defined]  # the mark of torch.compiler.assume_constant_result
+
+
 def _table(columns: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
     """The rows as text, each column as wide as its widest value."""
     lines = [list(columns), *([str(row[key]) for key in columns.values()] for row in rows)]
@@ -261,8 +373,9 @@ def detect_recompilation_auto_model(
     `model.analyse_dynamicity()` prints two tables, returns the rows of the first, and writes `<csv_out>_1.csv` (for
     each step, from 0, the modules for which a graph was compiled, with a comment) and `<csv_out>_2.csv` (how often for
     each module). `model.raw_logs()` gives every call. A module's graph ends where it calls another module, which makes
-    the model slower. `waittime` is accepted: compilations need not be told apart by pauses here. Source: Gaudi's
-    document on dynamic shapes.
+    the model slower. Where torch.compile compiles the whole model, its graphs stay as they are: a row is a graph, with
+    the outermost module in it and the guard that failed, and has no shapes. `waittime` is accepted: compilations need
+    not be told apart by pauses here. Source: Gaudi's document on dynamic shapes.
     """
     found: Any = model
     followed = Dynamicity(model, mdlname, csv_out)

@@ -49,6 +49,7 @@ class CompiledGraph:
         self, module: fx.GraphModule, kind: str, options: Options, weights: frozenset[str] = frozenset()
     ) -> None:
         self.kind = kind  # "forward", "backward" or "inference"
+        self.calls = 0
         self.layout = Layout()
         self._module = module
         self._options = options
@@ -67,6 +68,7 @@ class CompiledGraph:
             observer(self)
 
     def __call__(self, args: list[Any]) -> Sequence[Any]:
+        self.calls += 1
         results = self._run(args)
         args.clear()
         if self._stale:

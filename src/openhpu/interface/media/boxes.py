@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from openhpu.interface.media.arrays import Array, array, seed
-from openhpu.interface.media.pipe import Arguments, MediaPipe, Node
+from openhpu.interface.media.pipe import Arguments, Edge, MediaPipe, Node
+from openhpu.interface.media.types import MetadataOps
 
 # The anchors of a Single Shot Detector for 300 x 300 pixels. Source: W. Liu et al., SSD, 2016, with the published sizes
 # for COCO.
@@ -172,3 +173,56 @@ class SSDEncode(Node):
             made[n, matched] = middles(found[n, best[matched]])
             numbers[n, matched] = kinds[n, best[matched]]
         return made, numbers
+
+
+class SSDMetadata(Node):
+    """Several operators on the boxes in one: SSDCropWindowGen, SSDBBoxFlip and SSDEncode, as `serialize` lists them
+    (MetadataOps.crop, which can only be first, flip, and encode, which can only be last).
+
+    Inputs: ids, sizes, boxes, labels and lengths, as CocoReader gives them, and `flip` [batch] where `serialize` has
+    MetadataOps.flip. Outputs: windows where it has MetadataOps.crop; ids, sizes, boxes, labels, lengths.
+    `cropping_iterations` is the number of windows that are tried; `workers` is accepted and means nothing.
+    Source: the documented operator of Gaudi's media pipes.
+    """
+
+    parameters: ClassVar[Arguments] = {
+        "workers": 2,
+        "serialize": (MetadataOps.crop, MetadataOps.flip, MetadataOps.encode),
+        "cropping_iterations": 1,
+        "seed": None,
+    }
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        listed = list(self.arguments["serialize"])
+        possible = [kind for kind in (MetadataOps.crop, MetadataOps.flip, MetadataOps.encode) if kind in listed]
+        if listed != possible or not listed:
+            raise self.error(
+                f"serialize is {self.arguments['serialize']!r}; expected some of MetadataOps.crop, flip and encode, in "
+                "this order"
+            )
+        self._crop = SSDCropWindowGen(num_iterations=self.arguments["cropping_iterations"], seed=self.arguments["seed"])
+        self.outputs = 6 if MetadataOps.crop in listed else 5
+
+    def __call__(self, *sources: Edge) -> Any:
+        flips = MetadataOps.flip in self.arguments["serialize"]
+        if len(sources) == 5 and flips:
+            raise TypeError("fn.SSDMetadata needs a sixth input, flip: serialize has MetadataOps.flip")
+        if len(sources) == 6 and not flips:
+            raise TypeError("fn.SSDMetadata got a sixth input, flip, but serialize has no MetadataOps.flip")
+        return super().__call__(*sources)
+
+    def prepare(self, pipe: MediaPipe) -> None:
+        self._crop.prepare(pipe)
+
+    def run(self, ids: Any, sizes: Any, boxes: Any, labels: Any, lengths: Any, flip: Any = None) -> tuple[Any, ...]:
+        kinds = self.arguments["serialize"]
+        windows: tuple[Array, ...] = ()
+        if MetadataOps.crop in kinds:
+            found, boxes, labels, lengths = self._crop.run(sizes, boxes, labels, lengths)
+            windows = (found,)
+        if MetadataOps.flip in kinds:
+            boxes = SSDBBoxFlip().run(flip, boxes, lengths)
+        if MetadataOps.encode in kinds:
+            boxes, labels = SSDEncode().run(boxes, labels, lengths)
+        return *windows, ids, sizes, boxes, labels, lengths

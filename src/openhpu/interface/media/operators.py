@@ -92,7 +92,11 @@ class ImageDecoder(Node):
 
     def _decoded(self, file: Any, place: int, crop: Array | None) -> Array:
         given = self.arguments
-        image = images.opened(file)
+        try:
+            image = images.opened(file)
+        except Exception as error:
+            error.add_note(f"fn.ImageDecoder: image {place} of those it was given, counted from 0")
+            raise
         left, top, width, height = self._box(image.width, image.height, place, crop)
         size = tuple(given["resize"]) if any(given["resize"]) else (width, height)
         kind = images.FILTERS.get(given["resampling_mode"], images.BILINEAR)
@@ -286,6 +290,7 @@ OPERATORS: dict[str, type[Node]] = {
         boxes.SSDBBoxFlip,
         boxes.SSDCropWindowGen,
         boxes.SSDEncode,
+        boxes.SSDMetadata,
         Cast,
         Add,
         Sub,
@@ -295,11 +300,14 @@ OPERATORS: dict[str, type[Node]] = {
     )
 }
 
+_VIDEOS = (
+    "Pillow, which decodes images here, decodes no videos; decode frames in a reader of your own (MediaExtReaderOp)"
+)
+
 # Documented operators that are not built, each with what to do instead.
 REFUSED: dict[str, str] = {
-    "SSDMetadata": "use SSDCropWindowGen, SSDBBoxFlip and SSDEncode, which it is made of",
-    "VideoDecoder": "there is no decoder of videos",
-    "ReadVideoDatasetFromDir": "there is no decoder of videos",
+    "VideoDecoder": _VIDEOS,
+    "ReadVideoDatasetFromDir": _VIDEOS,
     "ReadNumpyDatasetFromDir": "read arrays with MediaExtReaderOp",
     "ExtCpuOp": "use MediaFunc",
     "ExtHpuOp": "a kernel of the hardware does not run here; use MediaFunc",

@@ -50,6 +50,14 @@ class decoderStage:
     ENABLE_TWO_STAGES = 2
 
 
+class MetadataOps:
+    """What SSDMetadata does with boxes."""
+
+    crop = "crop"
+    flip = "flip"
+    encode = "encode"
+
+
 class readerOutType:
     """What a reader of the script's gives to the decoder: paths, or what is in the files. Both are recognised."""
 

@@ -73,6 +73,66 @@ def test_new_input_shapes_and_the_files(script, tmp_path):
     assert linear["Location"].partition(".py:")[0].endswith("nn/modules/linear")
 
 
+COMPILED = """
+import torch
+from habana_frameworks.torch.utils import experimental as htexp
+
+class Chosen(torch.nn.Module):
+    def forward(self, x):
+        return x[x > 0] * 2
+
+class Scaled(torch.nn.Module):
+    scale = 2
+    def forward(self, x):
+        return x * self.scale
+
+def found(part, *batches, before=lambda step: None, **options):
+    net = torch.nn.Sequential(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.ReLU()), part).to("hpu")
+    model = htexp.detect_recompilation_auto_model(net, mdlname="Mine", csv_out="out")
+    compiled = torch.compile(model, backend="hpu_backend", **options)
+    for step, rows in enumerate(batches):
+        before(step)
+        with torch.no_grad():
+            compiled(rows.to("hpu")).sum().item()
+    rows = model.analyse_dynamicity()
+    print([(row["step"], row["module"], row["comment"], row["cause"]) for row in rows])
+
+def chosen(*counts):
+    for count in counts:
+        x = torch.full((8, 4), -1.0)
+        x[:count] = 1
+        yield x
+"""
+
+
+def test_a_compiled_model(script):
+    """One graph has all modules. A new size is a new graph, and so is another value of a guard, but no other call.
+
+    An operator whose sizes depend on values breaks the graph: then modules are compiled one by one."""
+    code = (
+        COMPILED
+        + """
+part = Scaled()
+def change(step):
+    if step == 4:
+        part.scale = 3
+found(part, *(torch.ones(n, 4) for n in (8, 8, 6, 7, 7, 7)), before=change, fullgraph=True)
+found(Chosen(), *chosen(3, 3, 5))
+"""
+    )
+    printed = [line for line in script(code, PT_HPU_LAZY_MODE="0").out.splitlines() if line.startswith("[(")]
+    (first, size, value), broken = (eval(line) for line in printed)
+    assert first == (0, "Mine", "new input shape", "")
+    assert size[:3] == (2, "Mine", "new input shape")
+    assert "size mismatch" in size[3]
+    assert value[:3] == (4, "Mine", dynamicity.DYNAMIC)
+    assert "scale" in value[3]
+    assert [row[:3] for row in broken if row[0]] == [
+        (2, "Mine", "parent of Mine/1"),
+        (2, "Mine/1", dynamicity.DYNAMIC),
+    ]
+
+
 def test_a_model_on_the_cpu(tmp_path, capsys):
     """Nothing is compiled; calls with new shapes are listed."""
     net = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())

@@ -100,3 +100,15 @@ def test_where_the_ranks_take_free_modules_none_is_chosen_here(variables, monkey
     monkeypatch.delenv("HLS_MODULE_ID")
     with pytest.raises(settings.SettingError, match="LOCAL_RANK=9 has no module"):
         launchers.initialize_distributed_hpu(10, 9, 9)
+
+
+def test_the_package_itself_hears_what_mpirun_says(script):
+    """accelerate looks for LOCAL_RANK, and takes the CPU without it."""
+    code = """
+import os, sys
+import habana_frameworks.torch
+print([os.environ.get(name) for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK")])
+"""
+    place = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}
+    assert script(code, **place).out.splitlines()[-1] == "['2', '1', '1']"
+    assert script(code).out.splitlines()[-1] == "[None, None, None]"

@@ -5,6 +5,7 @@ import pytest
 
 from habana_frameworks.mediapipe import fn
 from habana_frameworks.mediapipe.mediapipe import MediaPipe
+from media_pipe_api import MetadataOps
 from openhpu.interface.media import boxes as media_boxes
 
 
@@ -78,6 +79,48 @@ def test_objects_go_to_the_anchors_that_overlap_them():
     assert (np.flatnonzero(numbers[0]) == np.union1d(others, nearest)).all()
     assert not numbers[1].any()
     assert (made[1] == anchors).all()
+
+
+@pytest.mark.parametrize("kinds", [("crop", "flip", "encode"), ("crop", "encode"), ("flip",), ("encode",)])
+def test_operators_in_one(kinds):
+    """SSDMetadata computes what the operators that it lists compute one after the other."""
+    boxes, lengths = padded([[0.2, 0.2, 0.8, 0.8], [0.25, 0.2, 0.8, 0.9]], [[0.3, 0.2, 0.9, 0.9]])
+    labels = np.zeros((2, 200), np.uint32)
+    labels[0, :2], labels[1, 0] = (4, 5), 6
+    ids, sizes, flip = np.array([3, 9]), np.full((2, 2), 300), np.array([1, 0], np.uint8)
+    serialize = [getattr(MetadataOps, kind) for kind in kinds]
+    node = fn.SSDMetadata(workers=1, serialize=serialize, cropping_iterations=100, seed=5)
+    node.prepare(MediaPipe("cpu"))
+    given = (flip,) if "flip" in kinds else ()
+    found = node.run(ids, sizes, boxes, labels, lengths, *given)
+    assert len(found) == node.outputs == 5 + ("crop" in kinds)
+    expected = []
+    if "crop" in kinds:
+        crop = fn.SSDCropWindowGen(num_iterations=100, seed=5)
+        crop.prepare(MediaPipe("cpu"))
+        windows, boxes, labels, lengths = crop.run(sizes, boxes, labels, lengths)
+        assert (windows != [0, 0, 1, 1]).any()
+        expected.append(windows)
+    if "flip" in kinds:
+        boxes = fn.SSDBBoxFlip().run(flip, boxes, lengths)
+    if "encode" in kinds:
+        boxes, labels = fn.SSDEncode().run(boxes, labels, lengths)
+    expected += [ids, sizes, boxes, labels, lengths]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_one_operator_that_lacks_something():
+    with pytest.raises(
+        ValueError, match=r"SSDMetadata: serialize is \['encode', 'crop'\]; expected some of MetadataOps"
+    ):
+        fn.SSDMetadata(serialize=[MetadataOps.encode, MetadataOps.crop])
+    five = fn.CocoReader(root=".", annfile="none")()[1:6]
+    with pytest.raises(TypeError, match="needs a sixth input, flip: serialize has MetadataOps"):
+        fn.SSDMetadata()(*five)
+    with pytest.raises(TypeError, match="got a sixth input, flip, but serialize has no"):
+        fn.SSDMetadata(serialize=[MetadataOps.encode])(*five, five[0])
+    assert len(fn.SSDMetadata(serialize=[MetadataOps.encode])(*five)) == 5
 
 
 @pytest.mark.parametrize(

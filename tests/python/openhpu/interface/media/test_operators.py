@@ -302,7 +302,11 @@ def test_a_reader_that_knows_its_pipe(folder):
         (lambda f: fn.MediaConst(shape=[1]), TypeError, "fn.MediaConst needs the argument 'data'"),
         (lambda f: fn.Crop()(np.ones(3)), TypeError, "fn.Crop: input 0 is a ndarray, not an output"),
         (lambda f: fn.Add()(), TypeError, r"fn.Add takes 2 inputs \(first, second\); got 0"),
-        (lambda f: fn.VideoDecoder, AttributeError, "no operator 'VideoDecoder' here: there is no decoder of videos"),
+        (
+            lambda f: fn.VideoDecoder,
+            AttributeError,
+            "no operator 'VideoDecoder' here: Pillow, .* decodes no videos; decode",
+        ),
         (lambda f: run_one(f, lambda files, labels: [labels, 3]), TypeError, "expected outputs of its operators"),
         (lambda f: run_one(f / "no"), FileNotFoundError, "dir '.*no' is not a folder"),
         (lambda f: run_one(f, format="jpg"), FileNotFoundError, r"have no file \*.jpg"),
@@ -330,3 +334,22 @@ def test_a_broken_image_is_named(folder):
     with pytest.raises(OSError) as found:
         run_one(folder, node=fn.Crop())
     assert "0.bmp" in found.value.__notes__[0]
+
+
+def test_a_broken_image_of_a_reader_is_counted(folder):
+    """A reader of the script's gives what is in the files: there is no name."""
+    good = (folder / "class0" / "0.bmp").read_bytes()
+
+    class Own(media_ext_reader_op_impl):
+        def __init__(self, params):
+            self.batch = [good, b"no image"], np.zeros(2)
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return self.batch
+
+    with pytest.raises(OSError) as found:
+        batches(lambda: (fn.MediaExtReaderOp(impl=Own, num_outputs=2), fn.ImageDecoder()), images, batch=2)
+    assert "image 1 of those it was given" in found.value.__notes__[0]
