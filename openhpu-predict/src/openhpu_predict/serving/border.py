@@ -26,6 +26,7 @@ from openhpu_predict.serving.log import Bucket, Call, Log, Miss, Served, Step, W
 from openhpu_predict.serving.prices import EAGER, Key, Price, Prices
 from openhpu_predict.serving.results import Result, plain
 from openhpu_predict.serving.settings import Settings
+from openhpu_predict.serving.shortcuts import Shortcuts
 
 TOKEN = 5  # what the sampler returns: no end of a text
 
@@ -37,6 +38,7 @@ class Border:
         self.clock, self.log = Clock(), Log()
         self.prices, self.settings = prices, settings
         self.cards = Cards(prices.device)
+        self.shortcuts = Shortcuts()
         self.engine: Any = None  # vLLM's EngineCore
         self.arrivals: dict[str, int] = {}  # of requests that are about to be added
         self.weights = self.cache = 0  # bytes
@@ -91,6 +93,7 @@ class Border:
             self.weights = _bytes([*model.parameters(), *model.buffers()])
             model.to = lambda *_args, **_kwargs: model  # PyTorch cannot move fake tensors, and they are on hpu
             repeats.of(model, lambda: self._repeats)
+            gc.freeze()  # vLLM and the plugin collect garbage often while they begin
             return model
 
         return get_model
@@ -194,14 +197,15 @@ class Border:
 
         def warmup_model(runner: Any) -> None:
             self._warming = True
-            gc.collect()
             gc.freeze()  # the plugin collects garbage for each bucket
+            known = len(self.prices.known)
             try:
                 original(runner)
             finally:
-                gc.unfreeze()
-                gc.collect()
-                gc.freeze()
+                if len(self.prices.known) > known:  # recordings leave much garbage
+                    gc.unfreeze()
+                    gc.collect()
+                    gc.freeze()
                 self._warming = False
                 manager = runner.bucketing_manager
                 self.buckets = len(manager.prompt_buckets) + len(manager.decode_buckets)

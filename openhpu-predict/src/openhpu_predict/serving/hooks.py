@@ -1,7 +1,7 @@
 """The one table of names of vllm and vllm_gaudi that a simulation replaces, and what it replaces them with.
 
-A row is (module, name, function of `border.Border` or of its `cards`, why). The function gets the original, and returns
-what takes its place. Everything else of both packages runs as it was released.
+A row is (module, name, function of `border.Border`, of its `cards` or of its `shortcuts`, why). The function gets the
+original, and returns what takes its place. Everything else of both packages runs as it was released.
 """
 
 import importlib
@@ -32,6 +32,7 @@ class Hook(NamedTuple):
     why: str
 
 
+_LOADER = "vllm.model_executor.model_loader"
 _CORE = "vllm.v1.engine.core"
 _SCHEDULER = "vllm.v1.core.sched.scheduler"
 _OPTIONS = "vllm.engine.arg_utils"
@@ -55,6 +56,10 @@ TABLE = (
     Hook("vllm.distributed.parallel_state", "_node_count", "cards.node_count", "other ranks cannot be asked"),
     Hook(_QUEUES, "MessageQueue.create_from_process_group", "cards.broadcaster", "there are no other ranks that read"),
     Hook(_WORKER, "init_worker_distributed_environment", "cards.environment", "a fake group does not sum"),
+    # What is left out, for nothing depends on values.
+    Hook(f"{_LOADER}.dummy_loader", "initialize_dummy_weights", "shortcuts.without_values", "fake weights have none"),
+    Hook(f"{_LOADER}.utils", "record_metadata_for_reloading", "shortcuts.without_values", "nothing is loaded again"),
+    Hook(_RUNNER, "HPUModelRunner._create_decode_input_data", "shortcuts.decode_inputs", "shapes are of the bucket"),
     # What is only noted.
     Hook(_RUNNER, "HPUModelRunner.warmup_model", "warmup_model", "where the warm-up begins and ends"),
     Hook(_RUNNER, "HPUModelRunner._form_prefill_batch", "form_prefill", "the requests of a prefill"),

@@ -11,6 +11,7 @@ from openhpu_predict.serving import hooks
 from openhpu_predict.serving.border import Border, shape_key
 from openhpu_predict.serving.prices import EAGER, Key, Price, Prices
 from openhpu_predict.serving.settings import ENVIRONMENT, Settings
+from openhpu_predict.serving.shortcuts import NoShortcuts
 
 _WIDE = ("logits", "sampler")  # calls whose operands are as wide as the model or its vocabulary
 
@@ -40,6 +41,7 @@ class Real(Border):
     def __init__(self, device: Device, settings: Settings, times: Mapping[str, list[float]]) -> None:
         super().__init__(Prices(device, int(device.hbm_bytes), EAGER), settings)
         self.times, self.ran = times, 0
+        self.shortcuts = NoShortcuts()
         # Dynamo must not trace what stands at the border: its counters would become guards.
         self.call = _untraced(self.call)  # type: ignore[method-assign]
         self.sample = _untraced(self.sample)  # type: ignore[method-assign]
