@@ -85,6 +85,7 @@ _VLLM_SERVING = (
     ("the plugin's unit tests as docs/ci.md runs them", "test_ci.py", ""),
     ("simulated serving", "test_simulated.py", ""),
     ("a kernel in TPC-C in a layer", "test_kernels.py", ""),
+    ("two machines", "test_several.py", ""),
 )
 
 
@@ -96,7 +97,7 @@ def _vllm_serving(mode: str, environment: dict[str, str], parts: tuple[int, ...]
     folder = ROOT / "ecosystem" / "vllm"
     chosen = [_VLLM_SERVING[part] for part in parts]
     # The plugin's folder has a package `tests`, too.
-    own = {"test_ci.py": {"PYTHONSAFEPATH": "1"}}
+    own = dict.fromkeys(("test_ci.py", "test_several.py"), {"PYTHONSAFEPATH": "1"})
     return tuple(
         Run(f"serving: {what}, {mode}", (str(folder / file),), environment | _VLLM | own.get(file, {}), only)
         for what, file, only in chosen
@@ -143,8 +144,8 @@ _RUNS = {
     ),
     "lightning-habana": (Run("eager", ("test_released.py",), EAGER), Run("lazy", ("test_released.py",), LAZY)),
     "vllm": (
-        *_vllm_serving("eager", EAGER, (0, 1, 2, 3, 4, 5, 7, 8, 9, 10)),
-        *_vllm_serving("lazy, node by node", LAZY | _NODES, (0, 4)),
+        *_vllm_serving("eager", EAGER, (0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11)),
+        *_vllm_serving("lazy, node by node", LAZY | _NODES, (0, 4, 11)),
         *_vllm_serving("lazy, in recipes", LAZY, (6, 7, 10)),
         *(
             Run(f"unit tests: {what}, eager", _vllm_files(files), EAGER | _VLLM | _VLLM_MEMORY.get(what, {}))

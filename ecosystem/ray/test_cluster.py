@@ -22,7 +22,11 @@ def found(tmp_path_factory) -> dict[str, Any]:
     for device in ("cpu", "hpu"):
         (folder / device).mkdir()
         command = [sys.executable, "-m", "ecosystem.ray.work", device, str(folder / device)]
-        environment = os.environ | {"OPENHPU_DEVICE_COUNT": str(WORKERS), "RAY_USAGE_STATS_ENABLED": "0"}
+        environment = os.environ | {
+            "OPENHPU_DEVICE_COUNT": str(WORKERS),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_worker_niceness": "0",  # 15 by default: beside other work the workers hardly run
+        }
         ended = child.run(command, seconds=TIMEOUT_S, cwd=folder / device, env=environment, split=True)
         results[device] = json.loads(ended.checked(f"Ray on {device}").output.splitlines()[-1])
     return results

@@ -10,20 +10,13 @@ import pytest
 
 from commands import ROOT, child, free_port
 from ecosystem.vllm import server
-from examples.serve_llm import NEAR, PROMPTS, shortfalls, tiny_model
+from examples.serve_llm import NEAR, PROMPTS, shortfalls
 
 # Eager without a graph, or what the mode makes graphs by: torch.compile, or HPU graphs in lazy mode.
 KINDS = {"plain": ("--enforce-eager",), "graphs": ()}
 MODULE = {"OPENHPU_DEVICE_COUNT": "64", "HABANA_VISIBLE_MODULES": str(8 + os.getpid() % 56)}  # nobody else's
 _DEADLINE_S = 900.0  # of a server, and of its tests together
 _REFUSED_S = 200.0
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("llama")
-    tiny_model("llama", path)
-    return path
 
 
 @pytest.fixture(scope="module", params=list(KINDS))
