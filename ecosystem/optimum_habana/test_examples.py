@@ -77,7 +77,9 @@ def _run(name, mode, made, folder, run):
         environment |= {"OMP_NUM_THREADS": "1", "PET_MASTER_PORT": port}  # torchrun does not get the launcher's
     if "beside" in row:
         tool, *rest = row["beside"].split()
-        ended = child.run([sys.executable, str(EXAMPLES / tool), *rest], seconds=60, cwd=folder, env=environment)
+        ended = child.run(
+            [sys.executable, str(EXAMPLES / tool), *rest], seconds=DEADLINE_S, cwd=folder, env=environment
+        )
         ended.checked(f"{name}, {mode}: {tool}")
     ended = child.run([sys.executable, *script], seconds=DEADLINE_S, cwd=folder, env=environment)
     ended.checked(f"{name}, {mode}")
