@@ -59,7 +59,8 @@ def runs(made, tmp_path_factory):
 @functools.cache
 def _server():
     """One for all scripts: half of a command's time are imports of PyTorch's."""
-    return ForkServer("torch", "torch._dynamo", "torch._inductor.lowering")
+    modules = ("torch", "torch._dynamo", "torch._inductor.lowering")
+    return ForkServer(*modules, PYTHONSAFEPATH="")  # which is found by its folder
 
 
 def _run(name, mode, made, folder, run):
