@@ -98,6 +98,16 @@ def other_models(folder: Path) -> None:
     transformers.WhisperProcessor(extractor, tokenizer).save_pretrained(folder / "whisper")
 
 
+def hub(folder: Path) -> None:
+    """wav2vec2 as `made/wav2vec2` in a hub's cache: the script of CTC takes a folder for a checkpoint to go on from."""
+    place = folder / "hub" / "hub" / "models--made--wav2vec2"
+    commit = "0" * 40
+    for part in ("refs", "snapshots"):
+        (place / part).mkdir(parents=True, exist_ok=True)
+    (place / "refs" / "main").write_text(commit)
+    (place / "snapshots" / commit).symlink_to(folder.resolve() / "wav2vec2")
+
+
 def diffusion(folder: Path) -> None:
     """A pipeline of Stable Diffusion, version 1."""
     import diffusers
@@ -306,7 +316,18 @@ def configurations(folder: Path) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    for part in (text_models, other_models, diffusion, texts, pictures, sounds, metrics, sentences, configurations):
+    for part in (
+        text_models,
+        other_models,
+        hub,
+        diffusion,
+        texts,
+        pictures,
+        sounds,
+        metrics,
+        sentences,
+        configurations,
+    ):
         part(folder)
 
 
