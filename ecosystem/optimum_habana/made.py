@@ -41,6 +41,16 @@ def _saved(folder: Path, kind: str, **changes: Any) -> None:
     (folder / "gaudi_config.json").write_text(json.dumps(CONFIGURATION))
 
 
+def _vocabulary(folder: Path, entries: list[str]) -> tuple[str, str]:
+    """The two files of a tokenizer that merges bytes or letters, and here merges nothing."""
+    listed = folder / "words"
+    listed.mkdir(parents=True, exist_ok=True)
+    vocabulary, merges = listed / "vocab.json", listed / "merges.txt"
+    vocabulary.write_text(json.dumps({entry: number for number, entry in enumerate(entries)}))
+    merges.write_text("#version: 0.2\n")
+    return str(vocabulary), str(merges)
+
+
 def text_models(folder: Path) -> None:
     """GPT-2, Llama, BERT, RoBERTa and T5, each with its tokenizer."""
     llama = _SMALL | {"num_key_value_heads": 2, "max_position_embeddings": 256}
@@ -61,6 +71,7 @@ def text_models(folder: Path) -> None:
 
 def other_models(folder: Path) -> None:
     """ViT, wav2vec2 and Whisper, each with what prepares its inputs."""
+    import tokenizers
     import transformers
 
     vision = {"image_size": SIDE, "patch_size": 8}
@@ -70,16 +81,31 @@ def other_models(folder: Path) -> None:
     layers = {"conv_dim": [16] * 3, "conv_stride": [5, 4, 4], "conv_kernel": [10, 8, 8], "conv_bias": True}
     positions = {"num_conv_pos_embeddings": 16, "num_conv_pos_embedding_groups": 2, "do_stable_layer_norm": True}
     masks = {"mask_time_prob": 0.0, "feat_extract_norm": "layer"}
-    _saved(folder / "wav2vec2", "Wav2Vec2ForCTC", **_SMALL, **layers, **positions, **masks)
+    # Without a head: that of the speech has as many letters as the texts.
+    _saved(folder / "wav2vec2", "Wav2Vec2Model", **_SMALL, **layers, **positions, **masks)
     transformers.Wav2Vec2FeatureExtractor(return_attention_mask=False).save_pretrained(folder / "wav2vec2")
 
-    words.tokenizer(LENGTH, pairs=False).save_pretrained(folder / "whisper")
     depth = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_heads": 4, "decoder_attention_heads": 4}
     widths = {"d_model": 32, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "num_mel_bins": 80}
     lengths = {"max_source_positions": 1500, "max_target_positions": 128, "decoder_start_token_id": 1}
     kind = "WhisperForConditionalGeneration"
-    _saved(folder / "whisper", kind, vocab_size=words.SIZE, **depth, **widths, **lengths)
-    transformers.WhisperFeatureExtractor().save_pretrained(folder / "whisper")
+    # Its processor takes no other tokenizer than its own, which has single bytes and what begins a text.
+    special = ["<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>"]
+    entries = [*special, *sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())]
+    _saved(folder / "whisper", kind, vocab_size=len(entries), **depth, **widths, **lengths)
+    tokenizer = transformers.WhisperTokenizerFast(*_vocabulary(folder, entries))
+    extractor = transformers.WhisperFeatureExtractor()
+    transformers.WhisperProcessor(extractor, tokenizer).save_pretrained(folder / "whisper")
+
+
+def hub(folder: Path) -> None:
+    """wav2vec2 as `made/wav2vec2` in a hub's cache: the script of CTC takes a folder for a checkpoint to go on from."""
+    place = folder / "hub" / "hub" / "models--made--wav2vec2"
+    commit = "0" * 40
+    for part in ("refs", "snapshots"):
+        (place / part).mkdir(parents=True, exist_ok=True)
+    (place / "refs" / "main").write_text(commit)
+    (place / "snapshots" / commit).symlink_to(folder.resolve() / "wav2vec2")
 
 
 def diffusion(folder: Path) -> None:
@@ -110,15 +136,11 @@ def diffusion(folder: Path) -> None:
     )
     letters = [*(chr(code) for code in range(97, 123))]
     entries = ["<|startoftext|>", "<|endoftext|>", *letters, *(f"{letter}</w>" for letter in letters)]
-    listed = folder / "words"
-    listed.mkdir(parents=True, exist_ok=True)
-    (listed / "vocab.json").write_text(json.dumps({entry: number for number, entry in enumerate(entries)}))
-    (listed / "merges.txt").write_text("#version: 0.2\n")
     diffusers.StableDiffusionPipeline(
         vae=decoder,
         text_encoder=transformers.CLIPTextModel(text),
         tokenizer=transformers.CLIPTokenizer(
-            str(listed / "vocab.json"), str(listed / "merges.txt"), unk_token="<|endoftext|>", model_max_length=77
+            *_vocabulary(folder, entries), unk_token="<|endoftext|>", model_max_length=77
         ),
         unet=unet,
         scheduler=diffusers.PNDMScheduler(beta_start=0.00085, beta_end=0.012, skip_prk_steps=True, steps_offset=1),
@@ -294,7 +316,18 @@ def configurations(folder: Path) -> None:
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    for part in (text_models, other_models, diffusion, texts, pictures, sounds, metrics, sentences, configurations):
+    for part in (
+        text_models,
+        other_models,
+        hub,
+        diffusion,
+        texts,
+        pictures,
+        sounds,
+        metrics,
+        sentences,
+        configurations,
+    ):
         part(folder)
 
 

@@ -1,5 +1,6 @@
 """optimum-habana's examples, by the commands of their READMEs (examples.toml), with models and data made by hand."""
 
+import functools
 import hashlib
 import json
 import math
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from commands import ROOT, child
+from commands.fork_server import ForkServer
 from ecosystem import words
 from ecosystem.optimum_habana import made as make
 from tests.distributed.ranks import free_port
@@ -54,6 +56,13 @@ def runs(made, tmp_path_factory):
     return run
 
 
+@functools.cache
+def _server():
+    """One for all scripts: half of a command's time are imports of PyTorch's."""
+    modules = ("torch", "torch._dynamo", "torch._inductor.lowering")
+    return ForkServer(*modules, PYTHONSAFEPATH="")  # which is found by its folder
+
+
 def _run(name, mode, made, folder, run):
     row = TABLE[name]
     places = {"made": made, "out": folder / "out", "examples": EXAMPLES, "common": COMMON, "after": ""}
@@ -70,16 +79,23 @@ def _run(name, mode, made, folder, run):
     # `common` has places of its own.
     arguments = shlex.split(row["arguments"].format(**places).format(**places))
     script = [str(EXAMPLES / row["script"]), *arguments]
+    if "beside" in row:
+        tool, *rest = row["beside"].split()
+        ended = child.run(
+            [sys.executable, str(EXAMPLES / tool), *rest], seconds=DEADLINE_S, cwd=folder, env=environment
+        )
+        ended.checked(f"{name}, {mode}: {tool}")
     if "ranks" in row:
         port = str(free_port())
         launcher = ["--world_size", str(row["ranks"]), "--master_port", port, *row.get("launcher", "").split()]
         script = [str(EXAMPLES / "gaudi_spawn.py"), *launcher, *script]
         environment |= {"OMP_NUM_THREADS": "1", "PET_MASTER_PORT": port}  # torchrun does not get the launcher's
-    if "beside" in row:
-        tool, *rest = row["beside"].split()
-        ended = child.run([sys.executable, str(EXAMPLES / tool), *rest], seconds=60, cwd=folder, env=environment)
-        ended.checked(f"{name}, {mode}: {tool}")
-    ended = child.run([sys.executable, *script], seconds=DEADLINE_S, cwd=folder, env=environment)
+        server = None
+    else:
+        # A script finds modules that lie beside it.
+        environment["PYTHONPATH"] = os.pathsep.join([str(Path(script[0]).parent), environment["PYTHONPATH"]])
+        server = _server()
+    ended = child.run([sys.executable, *script], seconds=DEADLINE_S, cwd=folder, env=environment, server=server)
     ended.checked(f"{name}, {mode}")
     return folder, ended.output
 

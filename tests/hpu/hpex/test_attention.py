@@ -27,6 +27,7 @@ def test_all_positional_arguments(counted, key_heads):
     assert difference["ops_issued"] + difference["ops_waited"] <= 2  # one operator, and its rehearsal
     close(out, formula(q, k, v, causal(5), scale=0.4))
     close(attention.ModuleFusedSDPA()(*to_hpu((q, k, v))), formula(q, k, v))
+    close(FusedSDPA.apply(*to_hpu((q, k, v)), None, 0.0, None), formula(q, k, v))
     close(attention.PySDPA(*to_hpu((q, k, v)), is_causal=True, scale=0.4), out.cpu().double())
 
 

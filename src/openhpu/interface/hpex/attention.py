@@ -33,7 +33,7 @@ class FusedSDPA:
         value: Tensor,
         attn_mask: Tensor | None = None,
         dropout_p: float = 0.0,
-        is_causal: bool = False,
+        is_causal: bool | None = False,
         scale: float | None = None,
         softmax_mode: str = "None",
         recompute_mode: bool | None = None,
@@ -54,6 +54,7 @@ class FusedSDPA:
         each head in the sum of the softmax. `return_dropout_mask`, `return_attn_probs`: more results, in this order.
         Raises RuntimeError for arguments that do not fit. Source: torch.nn.functional.scaled_dot_product_attention.
         """
+        is_causal = bool(is_causal)  # programs hand on None
         mode = _softmax_mode(softmax_mode)
         grouped = query.dim() >= 3 and bool(query.shape[-3] != key.shape[-3])  # torch.jit.trace has sizes as tensors
         if mode == "fast" and not is_causal and _is_recomputed_in_training(recompute_mode, query, key, value):
