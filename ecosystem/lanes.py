@@ -75,7 +75,7 @@ _INC = LAZY | _NODES | {"INC_PT_ONLY": "1", "OPENHPU_MEMORY_GB": "4"}
 # What is served, by parts: title, file, pytest's expression.
 _VLLM_SERVING = (
     ("tokens of models", "test_serving.py", "test_tokens"),
-    ("warm-up", "test_serving.py", "test_warm_up"),
+    ("warm-up", "test_serving.py", "test_warm_up or no_new_graphs"),
     ("ranks", "test_serving.py", "test_ranks"),
     ("the server, without graphs", "test_server.py", "plain"),
     ("the server, with graphs", "test_server.py", "graphs"),

@@ -6,6 +6,7 @@ order. `initialize_from_config` calls the warm-up, which vLLM may call once more
 
 import functools
 import importlib
+import sys
 from typing import Any
 
 from openhpu.integration.late_imports import after_import
@@ -28,6 +29,12 @@ def install() -> None:
     after_import(_RUNNER, _wrap_runner)
 
 
+def name_calls() -> None:
+    """If vLLM's plugin is imported, its runner names the calls of the model from now on, also in a running engine."""
+    if _RUNNER in sys.modules:
+        _wrap_runner()
+
+
 def _wrap() -> None:
     worker = getattr(importlib.import_module(_MODULE), "HPUWorker", None)
     for name, (before, after) in _PHASES.items():
@@ -39,7 +46,7 @@ def _wrap_runner() -> None:
     """The runner's call of the model. A plugin whose call has other arguments names no bucket."""
     runner = getattr(importlib.import_module(_RUNNER), "HPUModelRunner", None)
     execute = getattr(runner, "_execute_model_generic", None)
-    if execute is None:
+    if execute is None or hasattr(execute, "named"):
         return
 
     @functools.wraps(execute)
@@ -47,6 +54,7 @@ def _wrap_runner() -> None:
         with events.work(functools.partial(_call, self, args)):
             return execute(self, *args, **more)
 
+    call.named = True  # type: ignore[attr-defined]
     runner._execute_model_generic = call  # type: ignore[union-attr]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from openhpu.integration import vllm
 from openhpu.observe import events
 from openhpu.observe.insight.documents import changed
 from openhpu.observe.insight.sentences import fallback, plural, recompilation, shortened
@@ -77,6 +78,7 @@ class Record:
         if hpu := _device():
             hpu.synchronize()
             hpu.reset_peak_memory_stats()
+        vllm.name_calls()
         self._clear()
         if not self._subscriptions:
             self._listen()

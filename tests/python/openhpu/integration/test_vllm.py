@@ -7,6 +7,7 @@ import pytest
 
 from openhpu.integration import vllm
 from openhpu.observe import events
+from openhpu.testing.expect import Record
 
 
 @pytest.fixture
@@ -66,7 +67,8 @@ class Tokens:
         (SimpleNamespace(), "vLLM calls the model"),  # of another plugin
     ],
 )
-def test_call_of_the_model_names_its_bucket_and_its_requests(monkeypatch, metadata, words):
+@pytest.mark.parametrize("begin", [vllm.install, lambda: Record().begin()], ids=["openhpu run", "expect"])
+def test_call_of_the_model_names_its_bucket_and_its_requests(monkeypatch, begin, metadata, words):
     class HPUModelRunner:
         input_batch = SimpleNamespace(req_ids=["a", "b", None])
 
@@ -82,6 +84,8 @@ def test_call_of_the_model_names_its_bucket_and_its_requests(monkeypatch, metada
     module = ModuleType(vllm._RUNNER)
     module.HPUModelRunner = HPUModelRunner
     monkeypatch.setitem(sys.modules, vllm._RUNNER, module)
-    vllm.install()
+    begin()
+    begin()  # again: it is wrapped once
+    assert not hasattr(HPUModelRunner._execute_model_generic.__wrapped__, "__wrapped__")
     assert HPUModelRunner()._execute_model_generic(Tokens(), None, metadata, more=7) == (words, 7)
     assert events.current_work() == ""
