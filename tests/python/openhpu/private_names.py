@@ -7,6 +7,7 @@ a newer PyTorch only what differs.
 """
 
 import ast
+import enum
 import importlib
 import inspect
 import json
@@ -83,10 +84,13 @@ def _is_private(name: str) -> bool:
 
 
 def parameters(name: str) -> str:
-    """Of a function or class; "module" of a module; "" of what has none. AttributeError where it is missing."""
+    """Of a function or class; "module" of a module; "" of what has none, and of an enumeration, whose parameters are
+    Python's. AttributeError where it is missing."""
     value = pkgutil.resolve_name(name)
     if inspect.ismodule(value):
         return "module"
+    if inspect.isclass(value) and issubclass(value, enum.Enum):
+        return ""
     try:
         taken = inspect.signature(value).parameters.values()
     except (TypeError, ValueError):

@@ -19,12 +19,12 @@ def kept() -> Iterator[None]:
 
     mutate_to = lowering.mutate_to
 
-    def copied(changed: Any, value: Any, unsafe_alias: bool = False) -> Any:
+    def copied(changed: Any, value: Any, *arguments: Any, **options: Any) -> Any:
         source = value.data if isinstance(value, ir.TensorBox) else value
         if isinstance(source, ir.BaseView):
             changed.realize()
             V.graph.mark_buffer_mutated(changed.get_name())
-        return mutate_to(changed, value, unsafe_alias)
+        return mutate_to(changed, value, *arguments, **options)
 
     with mock.patch.object(lowering, "mutate_to", copied):
         yield
