@@ -244,11 +244,11 @@ RecipeManifest manifest_of(const py::handle& manifest, const Graph& graph, const
 }
 
 // The regions of a manifest, by key. Adds the calls to `out`. A region takes its numbers one behind the other.
-std::vector<std::pair<std::string, RecipeManifest>> regions_of(
+RecipeLibrary::Regions regions_of(
     const py::object& manifest, const Graph& graph, const Numbers& numbers, const std::vector<std::string>& libraries,
     RecipeManifest& out) {
   const auto described = py::cast<std::vector<py::object>>(manifest.attr("regions"));
-  std::vector<std::pair<std::string, RecipeManifest>> regions(described.size());
+  RecipeLibrary::Regions regions(described.size());
   for (const auto& called : manifest.attr("calls")) {
     RecipeManifest::Call call;
     call.region = py::cast<int32_t>(called.attr("region"));
@@ -386,14 +386,18 @@ void bind_graph(py::module& m) {
         out.library = libraries.at(0);
         out.program = std::move(program);
         const auto regions = regions_of(manifest, request.graph, numbers, libraries, out);
-        std::vector<std::shared_ptr<RecipeLibrary>> loaded;
         py::gil_scoped_release no_gil;
-        GraphCache::instance().make_room(libraries.size());
-        for (const auto& [key, region] : regions) loaded.push_back(RecipeLibrary::region(key, region));
-        GraphCache::instance().answer(
-            id, loaded.empty() ? std::make_shared<RecipeLibrary>(std::move(out), request.graph.numbers, variable)
-                               : std::make_shared<RecipeLibrary>(
-                                     std::move(out), std::move(loaded), request.graph.numbers, variable));
+        auto& cache = GraphCache::instance();
+        std::shared_ptr<RecipeLibrary> library;
+        if (regions.empty()) {
+          cache.make_room(1);
+          library = std::make_shared<RecipeLibrary>(std::move(out), request.graph.numbers, variable);
+        } else {
+          library = std::make_shared<RecipeLibrary>(std::move(out), regions, request.graph.numbers, variable);
+          cache.make_room(library->missing());
+          library->load(regions);
+        }
+        cache.answer(id, std::move(library));
         no_answer.release();
       });
   // Of one that was answered before it does nothing.

@@ -103,17 +103,16 @@ void GraphCache::make_room(size_t libraries) {
       const auto compilation = recency_.back()->compilation;
       drop_oldest();
       auto& result = compilation->result;
-      if (result && std::find(dropped.begin(), dropped.end(), result) == dropped.end()) {
-        unloaded += result->libraries();
-        dropped.push_back(result);
-      }
+      if (!result || std::find(dropped.begin(), dropped.end(), result) != dropped.end()) continue;
+      dropped.push_back(result);
+      unloaded = RecipeLibrary::libraries_of(dropped);
     }
     if (!dropped.empty()) std::erase_if(families_, [](const auto& f) { return f.second.expired(); });
   }
   const size_t most = 2 * limits_.libraries;
   dropped.clear();
   TORCH_CHECK(
-      RecipeLibrary::loaded() + libraries <= most, RecipeLibrary::loaded(),
+      libraries == 0 || RecipeLibrary::loaded() + libraries <= most, RecipeLibrary::loaded(),
       " recipes are loaded, and the system lets a process map no "
       "more (vm.max_map_count); they belong to captured graphs: drop some of these");
 }

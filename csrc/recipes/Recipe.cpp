@@ -143,32 +143,53 @@ RecipeLibrary::RecipeLibrary(
 }
 
 RecipeLibrary::RecipeLibrary(
-    RecipeManifest manifest, std::vector<std::shared_ptr<RecipeLibrary>> regions,
-    const std::vector<uint64_t>& constants, const std::vector<bool>& variable)
-    : manifest_(std::move(manifest)), regions_(std::move(regions)) {
+    RecipeManifest manifest, const Regions& regions, const std::vector<uint64_t>& constants,
+    const std::vector<bool>& variable)
+    : manifest_(std::move(manifest)), regions_(regions.size()) {
   for (size_t i = 0; i < constants.size(); ++i)
     if (!variable[i]) fixed_.emplace_back(i, constants[i]);
+  std::lock_guard lock(g_regions_mutex);
+  for (size_t i = 0; i < regions.size(); ++i)
+    if (const auto known = g_regions.find(regions[i].first); known != g_regions.end()) call(i, known->second.lock());
 }
 
 RecipeLibrary::~RecipeLibrary() {
+  for (const auto& region : regions_)
+    if (region) region->callers_.fetch_sub(1);
   if (model_) g_loaded.fetch_sub(1);
 }
 
-std::shared_ptr<RecipeLibrary> RecipeLibrary::region(const std::string& key, RecipeManifest manifest) {
-  std::lock_guard lock(g_regions_mutex);
-  std::erase_if(g_regions, [](const auto& known) { return known.second.expired(); });
-  auto& known = g_regions[key];
-  auto library = known.lock();
-  if (!library)
-    known = library =
-        std::make_shared<RecipeLibrary>(std::move(manifest), std::vector<uint64_t>{}, std::vector<bool>{});
-  return library;
+void RecipeLibrary::call(size_t index, std::shared_ptr<RecipeLibrary> region) {
+  regions_[index] = std::move(region);
+  if (regions_[index]) regions_[index]->callers_.fetch_add(1);
 }
 
-size_t RecipeLibrary::libraries() const noexcept {
-  if (model_) return 1;
-  return static_cast<size_t>(
-      std::ranges::count_if(regions_, [](const auto& region) { return region.use_count() == 1; }));
+size_t RecipeLibrary::missing() const noexcept {
+  return static_cast<size_t>(std::ranges::count(regions_, nullptr));
+}
+
+void RecipeLibrary::load(const Regions& regions) {
+  std::lock_guard lock(g_regions_mutex);
+  std::erase_if(g_regions, [](const auto& known) { return known.second.expired(); });
+  for (size_t i = 0; i < regions.size(); ++i) {
+    if (regions_[i]) continue;
+    const auto& [key, described] = regions[i];
+    auto& known = g_regions[key];
+    auto library = known.lock();
+    if (!library)
+      known = library = std::make_shared<RecipeLibrary>(described, std::vector<uint64_t>{}, std::vector<bool>{});
+    call(i, std::move(library));
+  }
+}
+
+size_t RecipeLibrary::libraries_of(const std::vector<std::shared_ptr<RecipeLibrary>>& graphs) {
+  size_t libraries = 0;
+  std::unordered_map<const RecipeLibrary*, size_t> callers;  // by region: those of its callers that are among `graphs`
+  for (const auto& graph : graphs) {
+    libraries += graph->model_ != nullptr;
+    for (const auto& region : graph->regions_) libraries += ++callers[region.get()] == region->callers_.load();
+  }
+  return libraries;
 }
 
 size_t RecipeLibrary::loaded() noexcept { return g_loaded.load(); }

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
+
 #include "device/device.h"
 #include "recipes/Graph.h"
 #include "recipes/NodeRunner.h"
@@ -67,18 +69,21 @@ class RecipeLibrary {
   // `constants`: the numbers that are compiled in, by word. `variable`: the numbers that are arguments. Throws if the
   // library cannot be loaded.
   RecipeLibrary(RecipeManifest manifest, const std::vector<uint64_t>& constants, const std::vector<bool>& variable);
-  // A graph that calls `regions`.
+  // A graph that calls regions: each with the key of its recipe. Those that other graphs call, too, are loaded already
+  // and stay. The others are to be loaded by `load`.
+  using Regions = std::vector<std::pair<std::string, RecipeManifest>>;
   RecipeLibrary(
-      RecipeManifest manifest, std::vector<std::shared_ptr<RecipeLibrary>> regions,
-      const std::vector<uint64_t>& constants, const std::vector<bool>& variable);
+      RecipeManifest manifest, const Regions& regions, const std::vector<uint64_t>& constants,
+      const std::vector<bool>& variable);
   ~RecipeLibrary();
   RecipeLibrary(const RecipeLibrary&) = delete;
   RecipeLibrary& operator=(const RecipeLibrary&) = delete;
 
-  // The library of a region, which is loaded once for all graphs that call it. `key`: of the region's recipe.
-  static std::shared_ptr<RecipeLibrary> region(const std::string& key, RecipeManifest manifest);
-  // How many libraries go when this graph goes.
-  size_t libraries() const noexcept;
+  // How many libraries `load` adds to those of the process.
+  size_t missing() const noexcept;
+  void load(const Regions& regions);
+  // How many libraries go when these graphs go: their own, and those of regions that no other graph calls.
+  static size_t libraries_of(const std::vector<std::shared_ptr<RecipeLibrary>>& graphs);
 
   // How many libraries of such graphs are loaded in this process.
   static size_t loaded() noexcept;
@@ -90,10 +95,12 @@ class RecipeLibrary {
 
  private:
   friend class Recipe;
+  void call(size_t index, std::shared_ptr<RecipeLibrary> region);
   RecipeManifest manifest_;
   std::vector<std::pair<size_t, uint64_t>> fixed_;                       // words that must be as compiled
   std::unique_ptr<torch::inductor::AOTIModelContainerRunnerCpu> model_;  // null: it has regions
   std::vector<std::shared_ptr<RecipeLibrary>> regions_;
+  std::atomic<size_t> callers_{0};  // of a region: graphs that call it
   // In the library: the functions that its code calls before and after each kernel. Null in a recipe that was made
   // without them.
   using MarkKernel = void (*)(const char* name);

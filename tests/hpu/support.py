@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves, tree_map
 
+from habana_frameworks.torch.core import mark_step
 from openhpu import _C, events, settings
 from openhpu.capture.hpu_graphs import check, compared
 
@@ -67,6 +68,26 @@ def counted(**expected):
     difference.update({name: value - before[name] for name, value in events.counters().items()})
     difference["ops_issued"] = difference["ops_submitted"] + difference["ops_recorded"]
     assert difference == difference | expected, difference
+
+
+def both_ways(prepare, run):
+    """What `run` gives of what `prepare` made node by node: node by node, and in a recipe."""
+    policy, limits = settings.get("OPENHPU_COMPILE"), (settings.get("HABANA_PGM_LRU_MAX"), 10000)
+    found = []
+    for way in ("off", "sync"):
+        torch.ones(1, device="hpu")  # the settings have been read
+        _C.configure_graphs("off", *limits)
+        try:
+            made = prepare()
+            torch.hpu.synchronize()
+            _C.configure_graphs(way, *limits)
+            with counted(recipe_hits=way == "sync"):
+                results = run(made)
+                mark_step()
+                found.append([tensor.cpu() for tensor in results])
+        finally:
+            _C.configure_graphs(policy, *limits)
+    return found
 
 
 @contextmanager

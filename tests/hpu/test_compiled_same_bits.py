@@ -5,34 +5,11 @@ import math
 import pytest
 import torch
 
-import habana_frameworks.torch.core as htcore
 import openhpu
-from openhpu import _C, settings
 
-from .support import counted
+from .support import both_ways
 
 aten = torch.ops.aten
-LIMITS = (settings.get("HABANA_PGM_LRU_MAX"), 10000)
-
-
-def run_both_ways(prepare, run):
-    """What `run` gives of what `prepare` made node by node: node by node, and in a recipe."""
-    policy = settings.get("OPENHPU_COMPILE")
-    found = []
-    for way in ("off", "sync"):
-        torch.ones(1, device="hpu")  # the settings have been read
-        _C.configure_graphs("off", *LIMITS)
-        try:
-            made = prepare()
-            torch.hpu.synchronize()
-            _C.configure_graphs(way, *LIMITS)
-            with counted(recipe_hits=way == "sync"):
-                results = run(made)
-                htcore.mark_step()
-                found.append([tensor.cpu() for tensor in results])
-        finally:
-            _C.configure_graphs(policy, *LIMITS)
-    return found
 
 
 def assert_equal_bits(names, by_node, in_recipe):
@@ -91,7 +68,7 @@ def test_updates_of_optimizers(dtype, many):
     def run(made):
         return [t for params, optimizer, grads in made for t in update(params, optimizer, grads)]
 
-    assert_equal_bits(names, *run_both_ways(prepare, run))
+    assert_equal_bits(names, *both_ways(prepare, run))
     assert openhpu.recipes()[0].external_kernels == (len(MANY) if many else 0)
 
 
@@ -154,7 +131,7 @@ def test_arithmetic(n):
     def run(operands):
         return [function(*operands) for function in ARITHMETIC.values()]
 
-    assert_equal_bits(ARITHMETIC, *run_both_ways(prepare, run))
+    assert_equal_bits(ARITHMETIC, *both_ways(prepare, run))
 
 
 # Quotients that round up to an integer, signs, and what is no number or has no quotient.
@@ -183,7 +160,7 @@ def test_floor_division_and_remainder(dtype):
     def run(operands):
         return [function(*operands) for function in DIVISIONS.values()]
 
-    found = run_both_ways(prepare, run)
+    found = both_ways(prepare, run)
     assert_equal_bits(DIVISIONS, *([x.nan_to_num(12345) for x in results] for results in found))
 
 
@@ -201,4 +178,4 @@ def test_sums_over_indices_are_added_in_order():
         ]
 
     names = ("index_add", "scatter_add", "embedding_dense_backward")  # the CPU's index_put adds from several threads
-    assert_equal_bits(names, *run_both_ways(lambda: None, run))
+    assert_equal_bits(names, *both_ways(lambda: None, run))

@@ -16,6 +16,7 @@ import torch
 from torch.fx import GraphModule
 
 from openhpu.compiler.inductor import (
+    biases,
     casts,
     contracted,
     dropped_stores,
@@ -113,7 +114,6 @@ def build(
     from torch._inductor import compile_fx, config, metrics
     from torch._inductor.codegen import cpp
     from torch._inductor.codegen.cpp import CppVecOverrides
-    from torch._inductor.fx_passes import post_grad
     from torch._inductor.virtualized import V
     from torch._subclasses import FakeTensorMode
 
@@ -131,9 +131,7 @@ def build(
             rand=staticmethod(vector_random.rand),
         ),
         mock.patch.object(cpp, "stride_at_vec_range", strides.quickly(cpp.stride_at_vec_range)),
-        # A bias that only generated code uses is added there, as for GPUs: the library would first write it into the
-        # whole result, in a pass of its own. The question is asked for this decision alone.
-        mock.patch.object(post_grad, "is_gpu", lambda device: True),
+        biases.in_loops(),
         casts.as_on_cpu(),
         dropped_stores.guarded(),
         kernel_marks.marked(),
