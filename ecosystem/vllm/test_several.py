@@ -6,6 +6,7 @@ The machines are network namespaces with processes and shared memory of their ow
 import contextlib
 import json
 import sys
+import tempfile
 
 import pytest
 
@@ -39,9 +40,11 @@ def by_ray(made, kind, folder, out):
     first, *others = made
     words = [sys.executable, "-m", several.__name__, "ray", kind, str(folder), str(out)]
     with contextlib.ExitStack() as stack:
+        # Of this cluster alone; sockets need short names.
+        files = stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
 
         def start(node, *words):
-            command, env = inside(node, *words), environment() | of(node)
+            command, env = inside(node, *words), environment() | of(node) | {"RAY_TMPDIR": files}
             return stack.enter_context(child.start(command, seconds=_DEADLINE_S, cwd=ROOT, env=env))
 
         head = start(first, *words)
