@@ -150,7 +150,8 @@ def trained(device: str, folder: Path, name: str, fail: bool) -> dict[str, Any]:
 
 
 def main(device: str, folder: Path) -> dict[str, Any]:
-    ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
+    # "local": not the cluster that another program left, or has.
+    ray.init("local", num_cpus=4, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
     try:
         return {
             "resources": resources() if device == "hpu" else {},

@@ -21,8 +21,8 @@ from examples.serve_llm import engine, generate
 RAY_PORT = 29655
 _RANKS = 2
 _TOKENS = 12  # with one more the two likeliest tokens after the long prompt are nearer than a sum in bfloat16 is exact
-_LIFE_S = 900.0  # of a cluster
-_COME_S = 240.0  # for the other machines
+_LIFE_S = 1600.0  # of a cluster
+_COME_S = 600.0  # for the other machines
 _RAY = (sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-stats", "--block", "--num-cpus=1")
 _PARTS = {"tensor": "tensor_parallel_size", "pipeline": "pipeline_parallel_size"}
 

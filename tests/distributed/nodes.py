@@ -28,7 +28,7 @@ from tests.distributed.ranks import ROOT
 # Two suites may run the test at once.
 _OWN = os.getpid()
 LINK = "ohpu"
-_LIFE_S = 600  # of a job
+_LIFE_S = 1600  # of a job; tests have less
 # Ranks with process numbers or shared memory in common are of one machine, and would use this instead of the network.
 _OWN_NUMBERS = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 _OWN_MEMORY = ("sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh")
