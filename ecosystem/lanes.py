@@ -84,6 +84,7 @@ _VLLM_SERVING = (
     ("the plugin's unit tests as docs/ci.md runs them", "test_ci.py", ""),
     ("simulated serving", "test_simulated.py", ""),
     ("a kernel in TPC-C in a layer", "test_kernels.py", ""),
+    ("questions answered by simulated serving", "test_questions.py", ""),
 )
 
 
@@ -142,7 +143,7 @@ _RUNS = {
     ),
     "lightning-habana": (Run("eager", ("test_released.py",), EAGER), Run("lazy", ("test_released.py",), LAZY)),
     "vllm": (
-        *_vllm_serving("eager", EAGER, (0, 1, 2, 3, 4, 5, 7, 8, 9, 10)),
+        *_vllm_serving("eager", EAGER, (0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11)),
         *_vllm_serving("lazy, node by node", LAZY | _NODES, (0, 4)),
         *_vllm_serving("lazy, in recipes", LAZY, (6, 7, 10)),
         *(

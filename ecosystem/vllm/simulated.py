@@ -1,7 +1,7 @@
 """Models in a simulation: `python -m ecosystem.vllm.simulated`. simulated.toml has them.
 
-It needs the lane's environment, and prints a table. `--only WORD` takes some models. `--page FILE` writes their rows into
-a document.
+It needs the lane's environment, and prints a table. `--only WORD` takes some models.
+`--page FILE` writes their rows into a document.
 """
 
 import argparse
