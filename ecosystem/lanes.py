@@ -86,6 +86,7 @@ _VLLM_SERVING = (
     ("simulated serving", "test_simulated.py", ""),
     ("a kernel in TPC-C in a layer", "test_kernels.py", ""),
     ("two machines", "test_several.py", ""),
+    ("questions answered by simulated serving", "test_questions.py", ""),
 )
 
 
@@ -144,7 +145,7 @@ _RUNS = {
     ),
     "lightning-habana": (Run("eager", ("test_released.py",), EAGER), Run("lazy", ("test_released.py",), LAZY)),
     "vllm": (
-        *_vllm_serving("eager", EAGER, (0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11)),
+        *_vllm_serving("eager", EAGER, (0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12)),
         *_vllm_serving("lazy, node by node", LAZY | _NODES, (0, 4, 11)),
         *_vllm_serving("lazy, in recipes", LAZY, (6, 7, 10)),
         *(

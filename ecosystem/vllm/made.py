@@ -228,33 +228,38 @@ def draft(kind: str, base: Path, folder: Path) -> None:
     configure(folder, architectures=["EagleLlamaForCausalLM"], num_hidden_layers=1)
 
 
-def vision(folder: Path) -> None:
-    """A Qwen2.5-VL with its processor of images."""
+def processor(folder: Path) -> dict[str, int]:
+    """A tokenizer and Qwen2.5-VL's processor of images. The marks of images and videos, by their names in a config."""
     import transformers
 
     marks = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
     write_tokenizer(folder, marks)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    start, end, image, video = tokenizer.convert_tokens_to_ids(list(marks))
+    size = {"shortest_edge": 112 * 112, "longest_edge": 224 * 224}  # no smaller: the plugin says so
+    parts = transformers.Qwen2VLImageProcessor(size=size), tokenizer, transformers.Qwen2VLVideoProcessor()
+    transformers.Qwen2_5_VLProcessor(*parts, chat_template=tokenizer.chat_template).save_pretrained(folder)
+    names = ("vision_start_token_id", "vision_end_token_id", "image_token_id", "video_token_id")
+    return dict(zip(names, tokenizer.convert_tokens_to_ids(list(marks)), strict=True))
+
+
+def vision(folder: Path) -> None:
+    """A Qwen2.5-VL with its processor of images."""
+    import transformers
+
+    marks = processor(folder)
     text = SHAPE | {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [8, 12, 12]}}
     seen: dict[str, Any] = {"depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 2}
     seen |= {"out_hidden_size": 256, "fullatt_block_indexes": [1]}
     config = transformers.Qwen2_5_VLConfig(
         text_config=text,
         vision_config=seen,
-        image_token_id=image,
-        video_token_id=video,
-        vision_start_token_id=start,
-        vision_end_token_id=end,
+        **marks,
         tie_word_embeddings=False,
     )
     torch.manual_seed(0)
     model = transformers.Qwen2_5_VLForConditionalGeneration(config)
-    model.lm_head.weight.data[[image, video]] = 0  # an answer has no images
+    model.lm_head.weight.data[[marks["image_token_id"], marks["video_token_id"]]] = 0  # an answer has no images
     model.to(torch.bfloat16).save_pretrained(folder)
-    size = {"shortest_edge": 112 * 112, "longest_edge": 224 * 224}  # no smaller: the plugin says so
-    parts = transformers.Qwen2VLImageProcessor(size=size), tokenizer, transformers.Qwen2VLVideoProcessor()
-    transformers.Qwen2_5_VLProcessor(*parts, chat_template=tokenizer.chat_template).save_pretrained(folder)
 
 
 def model(kind: str, form: str, folder: Path) -> Path:

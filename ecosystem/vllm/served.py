@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from commands import ROOT, child
+from ecosystem.vllm import marks
 
-BEGIN, END = "<!-- served: written by `python -m ecosystem.vllm.served --page` -->", "<!-- end of served -->"
+_AROUND = marks.marks("served", "python -m ecosystem.vllm.served --page")
 _ERRORS = ROOT / "openhpu-predict/src/openhpu_predict/data/serving-errors.toml"
 _INPUT, _OUTPUT = 512, 256
 _BLOCK = 128  # tokens
@@ -126,13 +127,12 @@ def main(arguments: list[str]) -> int:
             found += compared(row, served(row, Path(folder)))
     print(table(found))
     if options.page:
-        before, _, rest = options.page.read_text().partition(BEGIN)
         errors = [error for kind, error in medians(found).items() if "token, ms" in kind]
         _ERRORS.write_text(
             "# Written by `python -m ecosystem.vllm.served --page`: the simulation's median errors on published rows.\n"
             f"\n[median]\nfirst = {errors[0]:.3f}\nlater = {errors[1]:.3f}\n"
         )
-        options.page.write_text(f"{before}{BEGIN}\n\n{table(found)}\n\n{END}{rest.partition(END)[2]}")
+        marks.write(options.page, _AROUND, table(found))
     return 0
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import openhpu_predict
-from openhpu_predict.serving.border import Border
+from openhpu_predict.serving.border import Border, _Ones
 from openhpu_predict.serving.prices import REGIONS, Prices
 from openhpu_predict.serving.settings import Settings
 
@@ -42,3 +42,10 @@ def test_known_call_takes_its_price(border):
     call(border, 2, 16)
     assert border.clock.busy == 2 * before == 2 * round(price.seconds * 1e9)
     assert border.log.misses == []
+
+
+def test_numbers_that_loading_reads_are_equal():
+    with openhpu_predict.fake(), _Ones():
+        scales = torch.full((3,), 0.5)
+        assert scales[1].item() == 1.0
+        assert torch.allclose(scales[0], scales[1])

@@ -52,3 +52,10 @@ def test_inputs_whose_shapes_depend_on_more_than_the_bucket_are_made_each_time(n
     calls = [([100], 1), ([100], 1)]
     assert made(runner(**{name: True}), calls) == [1, 1]
     assert made(runner(), [([100], 2), ([100], 2)]) == [1, 1]
+
+
+def test_sampling_is_prepared_once_for_a_number_of_rows():
+    counts = []
+    prepare = Shortcuts().sampling(lambda _runner, _changed, names, rows, _wanted: counts.append(rows) or names)
+    assert [prepare(None, True, names, rows) for names, rows in (("a", 1), ("b", 1), ("c", 2))] == ["a", "a", "c"]
+    assert counts == [1, 2]

@@ -46,6 +46,7 @@ def make(border: Border, model: str, options: Sequence[str]) -> Any:
     parser = EngineArgs.add_cli_args(FlexibleArgumentParser(prog="openhpu serve-sim", add_help=False))
     given = parser.parse_args(["--model", model, *options])
     given.skip_tokenizer_init = True
+    given.disable_log_stats = True  # the border notes what the answers need
     try:
         arguments = EngineArgs.from_cli_args(given)
         return LLMEngine.from_engine_args(arguments)

@@ -60,6 +60,7 @@ TABLE = (
     Hook(f"{_LOADER}.dummy_loader", "initialize_dummy_weights", "shortcuts.without_values", "fake weights have none"),
     Hook(f"{_LOADER}.utils", "record_metadata_for_reloading", "shortcuts.without_values", "nothing is loaded again"),
     Hook(_RUNNER, "HPUModelRunner._create_decode_input_data", "shortcuts.decode_inputs", "shapes are of the bucket"),
+    Hook(_RUNNER, "HPUModelRunner._prepare_sampling", "shortcuts.sampling", "its price depends on the rows alone"),
     # What is only noted.
     Hook(_RUNNER, "HPUModelRunner.warmup_model", "warmup_model", "where the warm-up begins and ends"),
     Hook(_RUNNER, "HPUModelRunner._form_prefill_batch", "form_prefill", "the requests of a prefill"),
