@@ -1,5 +1,6 @@
 """Graphs for training: make_graphed_callables, ModuleCacher, whole steps."""
 
+import inspect
 import logging
 
 import pytest
@@ -136,6 +137,17 @@ def test_unused_inputs():
     graphed(x, y).sum().backward()
     assert x.grad.tolist() == [2.0] * 3
     assert y.grad is None
+
+
+def test_the_signature_stays():
+    """Trainers and generation choose arguments by it."""
+
+    class Model(nn.Module):
+        def forward(self, x, labels=None):
+            return x
+
+    model = ModuleCacher()(model=Model().to("hpu"))
+    assert list(inspect.signature(model.forward).parameters) == ["x", "labels"]
 
 
 @pytest.mark.parametrize("use_lfu", [False, True])

@@ -1,6 +1,7 @@
 """Graphs for training with inputs of changing shapes: `ModuleCacher`."""
 
 import copy
+import functools
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Hashable
@@ -64,8 +65,14 @@ class ModuleCacher:
             model = copy.copy(model)
         frequency = log_frequency if verbose else 0
         cache = _Cache(model, self.max_graphs, use_lfu, allow_unused_input, have_grad_accumulation, frequency)
-        for name in ("forward", "set_iteration_count", "capture_start", "capture_end", "graph_statistics"):
+        for name in ("set_iteration_count", "capture_start", "capture_end", "graph_statistics"):
             setattr(model, name, getattr(cache, name))
+
+        @functools.wraps(model.forward)  # libraries choose arguments by the signature
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return cache.forward(*args, **kwargs)
+
+        model.forward = forward
         return model
 
 
@@ -119,7 +126,7 @@ class _Cache(Whole):
             except Uncapturable as reason:
                 given.restore()
                 self._ungraphed_kinds.add(key)
-                self._warn(self._ungraphed, reason, stacklevel=4)
+                self._warn(self._ungraphed, reason, stacklevel=5)
                 self._counts["ungraphed"] += 1
                 return self._ungraphed(*args, **kwargs)
             self._graphs[key] = call
