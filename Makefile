@@ -25,9 +25,13 @@ $(VENV)/.torch: Makefile
 	$(PIP) install "$(TORCH)" numpy
 	touch $@
 
+# What `.[dev]` names, installed while the core is compiled.
+DEV := import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['dev'], sep='\n')
 $(VENV)/.dev: pyproject.toml setup.py build_backend.py $(VENV)/.torch
 	$(PIP) install "setuptools>=77" wheel cmake ninja
-	$(PIP) install --no-build-isolation -e ".[dev]"
+	$(BIN)/python -c "$(DEV)" > $(VENV)/dev.txt
+	$(PIP) install -r $(VENV)/dev.txt & others=$$!; core=0; \
+	  $(PIP) install --no-build-isolation --no-deps -e . || core=$$?; wait $$others && exit $$core
 	@cat build/ext/built.txt
 	touch $@
 

@@ -34,7 +34,7 @@ PEERS: dict[str, dict[str, Any]] = {
 }
 MINUTES = 4.0
 COLUMNS = 100
-DURATION = "It takes about three minutes on two idle cores, and ends after four."
+DURATION = "It takes about two minutes on two idle cores, and ends after four."
 WARM_UP = 2  # stretches that are trained but not timed
 MIN_ACCURACY = 0.95
 # The model must do better than one that knows only how frequent each character is, by this much (nats a character).
@@ -130,8 +130,8 @@ def run(
 def main() -> int:
     """Run both; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=12, help="epochs on the digits")
-    parser.add_argument("--stretches", type=int, default=8, help="turns of each GPT")
+    parser.add_argument("--epochs", type=int, default=8, help="epochs on the digits")
+    parser.add_argument("--stretches", type=int, default=5, help="turns of each GPT")
     parser.add_argument("--steps", type=int, default=50, help="steps of a GPT in one turn")
     args = parser.parse_args()
     introduce(args)

@@ -20,12 +20,11 @@ MINUTES = 60  # of each version
 PAGE = ROOT / "docs" / "versions.md"
 MARK = "<!-- What `make versions` found; it writes anew all that follows. -->\n"
 SOURCES = [ROOT / name for name in ("csrc", "src", "tests", "CMakeLists.txt", "setup.py", "pyproject.toml")]
+# What a new PyTorch breaks first comes first.
+SUITES = ("compiled", "compiler", "python", "hpu", "lazy")
 STEPS = {
     "C++ tests": ["tests/cpp/run.py"],
-    "hpu": ["-m", "tests.run", "--only", "hpu"],
-    "lazy": ["-m", "tests.run", "--only", "lazy"],
-    "compiled": ["-m", "tests.run", "--only", "compiled"],
-    "python": ["-m", "tests.run", "--only", "python", "--only", "compiler"],
+    **{suite: ["-m", "tests.run", "--only", suite] for suite in SUITES},
     "conformance, a fifth": ["-m", "tests.conformance.run", "--mode", "eager", "--shard", "1/5"],
 }
 _TOTAL = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped\s*$")
