@@ -98,7 +98,7 @@ def _vllm_serving(mode: str, environment: dict[str, str], parts: tuple[int, ...]
     folder = ROOT / "ecosystem" / "vllm"
     chosen = [_VLLM_SERVING[part] for part in parts]
     # The plugin's folder has a package `tests`, too.
-    own = dict.fromkeys(("test_ci.py", "test_several.py"), {"PYTHONSAFEPATH": "1"})
+    own = {file: {"PYTHONSAFEPATH": "1"} for file in ("test_ci.py", "test_several.py")}
     return tuple(
         Run(f"serving: {what}, {mode}", (str(folder / file),), environment | _VLLM | own.get(file, {}), only)
         for what, file, only in chosen

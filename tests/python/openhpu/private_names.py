@@ -57,7 +57,7 @@ def _names(tree: ast.AST) -> Iterator[str]:
             owner, name, *_ = node.args
             names = [f"{_dotted(owner, imported)}.{name.value}"] if isinstance(name, ast.Constant) else []
         elif isinstance(node, ast.Call) and _dotted(node.func, {}) == "mock.patch.multiple":
-            names = [f"{_dotted(node.args[0], imported)}.{keyword.arg}" for keyword in node.keywords]
+            names = [f"{_dotted(node.args[0], imported)}.{keyword.arg}" for keyword in node.keywords if keyword.arg]
         yield from (_static(name) for name in names if _is_private(name))
 
 
