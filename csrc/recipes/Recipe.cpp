@@ -164,9 +164,7 @@ void RecipeLibrary::call(size_t index, std::shared_ptr<RecipeLibrary> region) {
   if (regions_[index]) regions_[index]->callers_.fetch_add(1);
 }
 
-size_t RecipeLibrary::missing() const noexcept {
-  return static_cast<size_t>(std::ranges::count(regions_, nullptr));
-}
+size_t RecipeLibrary::missing() const noexcept { return static_cast<size_t>(std::ranges::count(regions_, nullptr)); }
 
 void RecipeLibrary::load(const Regions& regions) {
   std::lock_guard lock(g_regions_mutex);
