@@ -28,6 +28,8 @@ _TESTS = (
     "torchviz",
     "pillow",
 )
+# Subcommands of `openhpu`.
+_DISTRIBUTIONS = ("./openhpu-predict", "./openhpu-port", "./openhpu-tpc", "./openhpu-record")
 
 
 class StepError(RuntimeError):
@@ -79,7 +81,10 @@ def variables(version: Version) -> dict[str, str]:
 def has_torch(version: Version) -> bool:
     """Whether the environment has this PyTorch and the tests' packages."""
     (found,) = [*version.environment.glob("lib/python*/site-packages/torch/version.py")] or [None]
-    if found is None or not list(found.parents[1].glob("torchviz*")):
+    if found is None:
+        return False
+    packages = (name.replace("-", "_") for name in _TESTS)
+    if not all(any(found.parents[1].glob(f"{name}-*.dist-info")) for name in packages):
         return False
     return bool(re.search(rf"__version__ = '{re.escape(version.torch)}(\+\w+)?'", found.read_text()))
 
@@ -104,4 +109,5 @@ def build(version: Version, seconds: float) -> None:
     # Of setup.py alone: the device would report an unknown variable.
     folder = str(version.folder / "core")
     env = {**variables(version), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "OPENHPU_BUILD_FOLDER": folder}
-    checked("build", [*install, "-e", "."], min(seconds, _BUILD_S), version.folder / "build.txt", env)
+    every = (arg for folder in (".", *_DISTRIBUTIONS) for arg in ("-e", folder))
+    checked("build", [*install, *every], min(seconds, _BUILD_S), version.folder / "build.txt", env)

@@ -23,9 +23,9 @@ SOURCES = [ROOT / name for name in ("csrc", "src", "tests", "CMakeLists.txt", "s
 # What a new PyTorch breaks first comes first.
 SUITES = ("compiled", "compiler", "python", "hpu", "lazy")
 STEPS = {
-    "C++ tests": ["tests/cpp/run.py"],
     **{suite: ["-m", "tests.run", "--only", suite] for suite in SUITES},
     "conformance, a fifth": ["-m", "tests.conformance.run", "--mode", "eager", "--shard", "1/5"],
+    "C++ tests": ["tests/cpp/run.py"],  # of csrc/device, which includes nothing of PyTorch
 }
 _TOTAL = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped\s*$")
 _CTEST = re.compile(r"tests passed(?:, (\d+) tests? failed)? out of (\d+)")

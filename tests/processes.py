@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ RECIPES = ROOT / "build" / "recipes"
 TIMEOUT_S = 110.0  # of a script, before the test's own time ends
 # Of torch.compile in that Python, which has a defect (pyproject.toml has it for tests in pytest's own process).
 _ALLOWED = "ignore:Guards may run slower on Python 3.13.0:RuntimeWarning"
+# What Triton's bindings print at the end of a forked script, from PyTorch 2.15 on.
+_LEAKS = re.compile(r"^nanobind: leaked .*?/refleaks\.html$\n?", re.MULTILINE | re.DOTALL)
 _FAREWELL_S = 20.0  # for what a script leaves behind, which tests may be about
 # Variables that would change what a script does; each test names the ones that it is about.
 OURS = (
@@ -71,7 +74,7 @@ class Result:
     def __init__(self, ended: child.Ended) -> None:
         self.code = ended.code
         self.out = ended.output.strip()
-        self.err = ended.errors.strip()
+        self.err = _LEAKS.sub("", ended.errors).strip()
 
     @property
     def last(self) -> str:
