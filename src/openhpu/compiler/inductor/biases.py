@@ -30,16 +30,16 @@ def in_loops() -> Iterator[None]:
     is_loop = post_grad.is_pointwise_use
     names = [name for name in vars(post_grad) if name.startswith("should_prefer_unfused_")]
     decisions = {name: getattr(post_grad, name) for name in names}
-    ours: dict[str, Any] = {name: _where_a_loop_reads(decide) for name, decide in decisions.items()}
+    ours = {name: _where_a_loop_reads(decide) for name, decide in decisions.items()}
+
+    def reads(use: Any, *others: Any) -> bool:
+        return use.op == "output" or is_loop(use, *others)
+
     entries = [entry for each in post_grad.pass_patterns for some in each.patterns.values() for entry in some]
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(post_grad, "is_gpu", lambda device: True))  # these decisions alone ask
-        stack.enter_context(
-            mock.patch.object(
-                post_grad, "is_pointwise_use", lambda use, *others: use.op == "output" or is_loop(use, *others)
-            )
-        )
-        stack.enter_context(mock.patch.multiple(post_grad, **ours))
+        stack.enter_context(mock.patch.object(post_grad, "is_pointwise_use", reads))
+        stack.enter_context(mock.patch.dict(vars(post_grad), ours))
         for name, decide in decisions.items():
             for entry in entries:
                 if entry.extra_check is decide:
