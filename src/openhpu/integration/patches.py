@@ -30,7 +30,8 @@ only while it makes a recipe. The replacements are in `compiler/inductor`:
   view of a result.
 - `cpp.stride_at_vec_range` simplifies each index with SymPy. For a sum of variables with constant factors, the patch
   takes the factor.
-- `post_grad.is_gpu` decides whether generated code may add a bias instead of the product's library.
+- `post_grad.is_gpu`, `post_grad.is_pointwise_use` and `entry.extra_check`, of the pattern of a product with a bias,
+  decide whether generated code adds the bias instead of the product's library.
 - `reinplace.inplaceable_ops` holds only the writes of rows into an argument, while torch.compile's backend lets a pass
   of Inductor rewrite a graph (`capture/torch_compile/in_place.py`).
 
