@@ -431,6 +431,7 @@ void bind_graph(py::module& m) {
     GraphSights::instance().clear();
   });
   m.def("compile_progress", [] { return GraphCache::instance().progress(); });
+  m.def("recipe_libraries", [] { return RecipeLibrary::loaded(); });
   m.def("graphs_seen", [] { return GraphCache::instance().size(); });
   m.def("recompilations", [] {
     py::list out;
