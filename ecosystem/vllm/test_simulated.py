@@ -225,7 +225,8 @@ def test_model_that_reads_images_serves_texts(model):
     found = simulate(model, *TRAFFIC, *SMALL)
     assert found["misses"] == []
     assert (found["requests"], found["prompt"]["calls"]) == (12, 12)
-    assert any("embed" in name for name in found["prompt"]["layers"])
+    cold = simulate(model, *TRAFFIC, *SMALL, VLLM_SKIP_WARMUP="true")
+    assert {one["bucket"][0] for one in cold["misses"] if one["call"] == "embeddings"} == {"prompt"}
 
 
 @pytest.mark.parametrize(
