@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from commands import ROOT, child
+from ecosystem.vllm import made
 from ecosystem.vllm.served import LLAMA
 from openhpu_predict.devices import DATA, LINKS
 
@@ -204,6 +205,43 @@ def test_script_that_makes_an_llm(model):
     assert "made [4, 4, 4]" in ended.output, ended.tail
     found = json.loads(out.read_text())
     assert (found["requests"], found["output_tokens"], found["mode"]) == (3, 12, "eager")
+
+
+def seeing(folder):
+    """The folder becomes that of a small Qwen 2.5 VL."""
+    tower = {"depth": 2, "hidden_size": 64, "intermediate_size": 128, "num_heads": 2, "out_hidden_size": 256}
+    config = TINY | {
+        "architectures": ["Qwen2_5_VLForConditionalGeneration"],
+        "model_type": "qwen2_5_vl",
+        "rope_scaling": {"type": "mrope", "mrope_section": [8, 12, 12]},
+        "vision_config": tower | {"fullatt_block_indexes": [1]},
+    }
+    (folder / "config.json").write_text(json.dumps(config | made.processor(folder)))
+
+
+def test_model_that_reads_images_serves_texts(model):
+    """The warm-up makes the graphs of a prompt's embeddings, too, which are a call of their own."""
+    seeing(model)
+    found = simulate(model, *TRAFFIC, *SMALL)
+    assert found["misses"] == []
+    assert (found["requests"], found["prompt"]["calls"]) == (12, 12)
+    cold = simulate(model, *TRAFFIC, *SMALL, VLLM_SKIP_WARMUP="true")
+    assert {one["bucket"][0] for one in cold["misses"] if one["call"] == "embeddings"} == {"prompt"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (['--limit-mm-per-prompt={"image": {"count": 1, "width": 224, "height": 224}}'], "--limit-mm-per-prompt out"),
+        (["--language-model-only"], "on PyTorch's device meta"),
+        (["--guards", "--num-prompts=1"], "this one reads images"),
+    ],
+)
+def test_images_are_refused(model, options, words):
+    seeing(model)
+    said = simulate(model, *TRAFFIC, *SMALL, *options, code=2)
+    assert words in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(

@@ -102,3 +102,8 @@ def test_process_that_fails(monkeypatch, tmp_path, code, seconds, words):
     monkeypatch.setattr(sys, "executable", str(script))
     with pytest.raises(PredictError, match=words):
         guards.run(job, LARGE, seconds)
+
+
+def test_model_that_reads_images_is_not_made_small():
+    with pytest.raises(PredictError, match="reads images"):
+        guards.shrunk({"num_attention_heads": 4, "vision_config": {}})

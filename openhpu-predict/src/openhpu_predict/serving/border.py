@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import keystr, tree_flatten, tree_flatten_with_path, tree_map
 
 import openhpu_predict
+from openhpu_predict.errors import PredictError
 from openhpu_predict.processes import real
 from openhpu_predict.recording import Recorder, Recording
 from openhpu_predict.serving import repeats
@@ -90,6 +91,7 @@ class Border:
             vllm_config.load_config.load_format = "dummy"
             with openhpu_predict.fake(), _Ones():
                 model = original(vllm_config=vllm_config, **arguments)
+            _check_memory(model)
             self.weights = _bytes([*model.parameters(), *model.buffers()])
             model.to = lambda *_args, **_kwargs: model  # PyTorch cannot move fake tensors, and they are on hpu
             repeats.of(model, lambda: self._repeats)
@@ -132,16 +134,23 @@ class Border:
 
         def wrap(*args: Any, **kwargs: Any) -> Any:
             adapter = self.adapter(original)(*args, **kwargs)
-            forward, logits = adapter.forward, adapter.compute_logits
+            forward, logits, embed = adapter.forward, adapter.compute_logits, adapter.embed_input_ids
+
+            def priced_embed(input_ids: Any, **arguments: Any) -> Any:
+                # Later, for the plugin names the bucket when it calls the model.
+                return functools.partial(self.call, "embeddings", embed, {"input_ids": input_ids, **arguments})
 
             def priced_forward(**arguments: Any) -> Any:
                 arguments.pop("kv_caches", None)
+                if callable(later := arguments.get("inputs_embeds")):
+                    arguments["inputs_embeds"] = later()
                 return self.remembered(self.call("forward", forward, arguments, ("bypass_hpu_graphs",)))
 
             def priced_logits(states: Any) -> Any:
                 return self.remembered(self.call("logits", logits, {"hidden_states": plain(states)}))
 
             adapter.forward, adapter.compute_logits = priced_forward, priced_logits
+            adapter.embed_input_ids, adapter.embed_multimodal = priced_embed, _refuse
             return adapter
 
         return wrap
@@ -460,6 +469,24 @@ class Border:
             yield
         finally:
             self._recorder = self._repeats = None
+
+
+def _refuse(**_inputs: Any) -> Any:
+    raise PredictError(
+        "a request or the warm-up has an image, a video or sound, which serve-sim cannot honour: the plugin's towers "
+        "take sizes from values of tensors, as of image_grid_thw in vllm_gaudi/models/qwen2_5_vl.py, and fake tensors "
+        "have no values; send texts alone, and leave --limit-mm-per-prompt out"
+    )
+
+
+def _check_memory(model: torch.nn.Module) -> None:
+    """Raises PredictError if a part of the model is on PyTorch's device meta, where vLLM leaves it out."""
+    for name, one in (*model.named_parameters(), *model.named_buffers()):
+        if one.device.type == "meta":
+            raise PredictError(
+                f"{type(model).__name__} uses {name}, which is on PyTorch's device meta: --language-model-only leaves "
+                "out the part that made it; serve without this option, and send texts alone"
+            )
 
 
 class _Ones(TorchDispatchMode):

@@ -4,6 +4,7 @@ import gc
 import os
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from openhpu.device import mode
@@ -15,6 +16,8 @@ from openhpu_predict.serving.clock import nanoseconds
 from openhpu_predict.serving.prices import GRAPHS, REGIONS, Prices
 from openhpu_predict.serving.settings import ENVIRONMENT, Settings
 from openhpu_predict.serving.traffic import Request
+
+_PROCESSORS = ("processor_config.json", "preprocessor_config.json")  # in the folder of a model that reads images
 
 
 def begin(device: Device, settings: Settings) -> Border:
@@ -45,7 +48,8 @@ def make(border: Border, model: str, options: Sequence[str]) -> Any:
 
     parser = EngineArgs.add_cli_args(FlexibleArgumentParser(prog="openhpu serve-sim", add_help=False))
     given = parser.parse_args(["--model", model, *options])
-    given.skip_tokenizer_init = True
+    # Who reads images makes a processor of it.
+    given.skip_tokenizer_init = not any((Path(model) / name).is_file() for name in _PROCESSORS)
     given.disable_log_stats = True  # the border notes what the answers need
     try:
         arguments = EngineArgs.from_cli_args(given)

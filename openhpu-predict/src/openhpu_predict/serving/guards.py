@@ -52,7 +52,12 @@ class Job(NamedTuple):
 
 
 def shrunk(config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration of a model of the same kind with few layers and narrow ones."""
+    """The configuration of a model of the same kind with few layers and narrow ones. Raises PredictError."""
+    if "vision_config" in config:
+        raise PredictError(
+            "--guards makes a small model that reads texts, and this one reads images, too: its tower cannot be made "
+            "small without its processor; leave --guards out"
+        )
     heads = int(config["num_attention_heads"])
     keys = int(config.get("num_key_value_heads") or heads)
     few_keys = min(keys, 2)

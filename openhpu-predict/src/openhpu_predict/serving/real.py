@@ -60,6 +60,7 @@ class Real(Border):
             adapter = make(*args, **kwargs)
             adapter.forward = _untraced(adapter.forward)
             adapter.compute_logits = _untraced(adapter.compute_logits)
+            adapter.embed_input_ids = _untraced(adapter.embed_input_ids)
             return adapter
 
         return wrap

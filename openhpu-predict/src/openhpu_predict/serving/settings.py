@@ -85,8 +85,3 @@ class Settings:
                 expected = "" if only is None else f"; expected {only}"
                 shown = given if isinstance(given, (int, str)) else "given"
                 raise PredictError(f"{name} is {shown}, which serve-sim cannot honour ({why}){expected}")
-        if model.is_multimodal_model and not model.get_multimodal_config().language_model_only:
-            raise PredictError(
-                f"{model.architecture} reads images or sound, which serve-sim cannot honour; --language-model-only "
-                "serves text alone"
-            )
