@@ -193,10 +193,9 @@ _RUNS["optimum-habana"] = (
         tuple(f"tests/test_{name}.py" for name in _OPTIMUM_TRAINER),
         LAZY | _NODES | _OWN,
     ),
-    Run(
-        "its own tests of models, lazy",
-        tuple(f"tests/transformers/tests/models/{name}" for name in ("bert", "gpt2", "llama", "t5", "vit")),
-        LAZY | _NODES | _OWN,
+    *(
+        Run(f"its own tests of {name}, lazy", (f"tests/transformers/tests/models/{name}",), LAZY | _NODES | _OWN)
+        for name in ("bert", "gpt2", "llama", "t5", "vit")
     ),
 )
 
