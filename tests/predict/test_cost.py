@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 from torch.utils import flop_counter
 
+from openhpu.interface.gaudi_ops import moe
 from openhpu_predict import cost, fake, load, predict, record
 from openhpu_predict.cost import Parameters
 from openhpu_predict.operators import Kind
@@ -170,6 +171,30 @@ def test_experts_that_tokens_choose_are_read_and_computed(tokens, used, fused):
     read = sum(node.reads.values()) - x.nbytes - table.nbytes - weights.nbytes
     expected = share * 8 * 2 * (256 * 64 + 64 * 128)
     assert read == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize("fp8", [False, True])
+def test_experts_under_fake_tensors_run_once_for_all(fp8, monkeypatch):
+    """Their number does not make a recording longer, and their sum has the shape and type of one of them."""
+    ran = []
+    kept = moe.mix
+    monkeypatch.setattr(moe, "mix", lambda given, count, expert: ran.append(count) or kept(given, count, expert))
+    dtype = torch.float8_e4m3fn if fp8 else torch.bfloat16
+    first, second = ([made(*size, dtype=dtype) for _ in range(64)] for size in ((256, 64), (64, 128)))
+    x, table, weights = made(4, 64, dtype=dtype), made(4, 2, dtype=torch.int64), made(4, 2)
+    one = made(1, dtype=torch.float32)
+    scales = (one, [one] * 64, [one] * 64, [one] * 64) if fp8 else ()
+    shapes = []
+
+    def step(last=63):
+        found = torch.ops.hpu.mixture_of_experts(x, table, weights, first, second, *scales, True, "silu", 0, last)
+        shapes.append((tuple(found.shape), found.dtype))
+
+    (node,) = record(step, steps=1).nodes
+    assert (ran, shapes) == ([1], [((4, 64), torch.bfloat16)])
+    assert node.products == [(8, 1, 256, 64), (8, 1, 64, 128)]
+    with pytest.raises(RuntimeError, match="experts_max"):
+        record(lambda: step(62), steps=1)
 
 
 @pytest.mark.parametrize(("scale", "cast"), [(0.5, True), (0.25, False)])

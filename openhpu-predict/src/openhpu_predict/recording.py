@@ -492,7 +492,10 @@ def _gaudi_operators(recorder: Recorder) -> Iterator[None]:
             name, _, overload = row.name.partition(".")
             found = getattr(getattr(torch.ops.hpu, name), overload or "default")
             if operators.kind(found, (), ()) is not Kind.UNKNOWN:
-                call = seen(registry.implementation(row), found)
+                function = registry.implementation(row)
+                if name == operators.EXPERTS and len(found._schema.returns) == 1:
+                    function = operators.one_expert(function, found)
+                call = seen(function, found)
                 library.impl(row.name, call, "CompositeImplicitAutograd", allow_override=True)
         with torch.autograd.set_multithreading_enabled(False):  # one call at a time
             yield
