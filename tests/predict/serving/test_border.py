@@ -55,6 +55,14 @@ def test_numbers_that_loading_reads_are_equal():
         assert torch.allclose(scales[0], scales[1])
 
 
+def test_prefill_without_requests_is_no_call(border):
+    """As the first one of a hybrid model, whose prefills the plugin does not merge."""
+    form = border.form_prefill(lambda runner, contents: None)
+    for names, tokens in (([], []), (["a"], [7])):
+        form(None, SimpleNamespace(req_ids=names, get_num_tokens=lambda tokens=tokens: tokens))
+    assert border._prefills == [(["a"], 7)]
+
+
 class Reader(torch.nn.Module):
     """As the plugin's adapter of a model that reads images."""
 

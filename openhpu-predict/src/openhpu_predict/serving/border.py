@@ -227,7 +227,8 @@ class Border:
         """The requests of a prefill."""
 
         def form_prefill(runner: Any, contents: Any) -> Any:
-            self._prefills.append((list(contents.req_ids), sum(contents.get_num_tokens())))
+            if contents.req_ids:  # of a hybrid model the first batch has none, and is not run
+                self._prefills.append((list(contents.req_ids), sum(contents.get_num_tokens())))
             return original(runner, contents)
 
         return form_prefill
