@@ -12,10 +12,13 @@ from tests.hpu import custom_ops
 
 SETUP = """
 import pybind11
+import torch
 from habana_frameworks.torch.utils.lib_utils import get_include_dir, get_lib_dir
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
+# PyTorch's headers need C++20 from 2.14 on; BuildExtension asks for it.
+STANDARD = ["-std=c++17"] if torch.__version__ < "2.14" else []
 setup(
     name="user-op",
     version="1.0",
@@ -26,7 +29,7 @@ setup(
             include_dirs=[get_include_dir(), "/usr/include/habanalabs", pybind11.get_include()],
             library_dirs=[get_lib_dir()],
             libraries=["habana_pytorch2_plugin"],
-            extra_compile_args=["-std=c++17"],
+            extra_compile_args=STANDARD,
         )
     ],
     cmdclass={"build_ext": BuildExtension},
