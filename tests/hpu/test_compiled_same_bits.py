@@ -164,6 +164,34 @@ def test_floor_division_and_remainder(dtype):
     assert_equal_bits(DIVISIONS, *([x.nan_to_num(12345) for x in results] for results in found))
 
 
+CONSTANTS = {
+    "filled, wider": lambda x: torch.full((), -0.7, dtype=x.dtype, device="hpu").double() * x.double(),
+    "filled like, wider": lambda x: torch.full_like(x, -0.7).float() * x.float(),
+    "narrower": lambda x: torch.full((35,), -0.7, dtype=torch.float64, device="hpu").to(x.dtype) * x.float(),
+    "narrower, wider": lambda x: torch.full((), -0.7, device="hpu").to(x.dtype).float() * x.float(),
+    "a sum, narrower": lambda x: (torch.full((), -0.7, device="hpu") + 0.001).to(x.dtype).float() * x.float(),
+    "a sum, wider": lambda x: (torch.full((), -0.7, device="hpu") + 0.001).double() * x.double(),
+    "too large": lambda x: torch.full((), 1e38, device="hpu").to(x.dtype).float() * x.float(),
+    "a large integer": lambda x: torch.full((), 2**60 + 1, device="hpu").float() * x.float(),
+    "chosen": lambda x: torch.where(x > 0, torch.full((), -0.7, dtype=x.dtype, device="hpu"), x).float() * 0.7,
+    "a number": lambda x: x + 0.7,
+    "a number of a product": lambda x: torch.add(x, x, alpha=0.7),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_constants_have_the_digits_of_their_dtype(dtype):
+    """Where they fill a tensor and where they are converted; numbers beside a tensor have all of their digits."""
+
+    def prepare():
+        return torch.linspace(-3, 3, 35).to("hpu", dtype)
+
+    def run(x):
+        return [function(x) for function in CONSTANTS.values()]
+
+    assert_equal_bits(CONSTANTS, *both_ways(prepare, run))
+
+
 def test_sums_over_indices_are_added_in_order():
     """Recipes that add to places which tensors name do so on one thread, in the order of the CPU's kernels."""
     rows = torch.randn(4000, 96).exp().to("hpu")  # 1.5 MB: a recipe of several threads

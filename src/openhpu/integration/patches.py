@@ -20,7 +20,8 @@ only while it makes a recipe. The replacements are in `compiler/inductor`:
   the call.
 - `CppVecOverrides.expm1` takes the exponential less one, which is 0 near 0.
 - `CppKernel.get_to_dtype_expr`, `CppVecKernel.get_to_dtype_expr` and `SymPyOps.to_dtype` convert floats that do not fit
-  into an integer otherwise than the CPU's kernels.
+  into an integer otherwise than the CPU's kernels. `SymPyOps.to_dtype`, `lowering._full` and
+  `TypedExpr.__post_init__` keep digits of a constant that its dtype does not have.
 - `CppWrapperCpu.generate_c_shim_extern_kernel_call`, `CppWrapperCpu.generate_fallback_kernel_with_runtime_lookup_aot`,
   `KernelGroup.call_kernel` and `CppTemplateKernel.call_kernel` mark each kernel for traces, with one load and one
   branch. Inductor's own marks cost an allocation each.
