@@ -62,13 +62,14 @@ def descendants():
 
 
 def name_of(process):
-    """The beginning of its command line."""
+    """The beginning of its command line, with the program's name in the place of its path."""
     try:
         with open(f"/proc/{process}/cmdline", "rb") as file:
-            words = file.read(500).rstrip(b"\0").replace(b"\0", b" ")
+            program, *words = file.read(500).rstrip(b"\0").split(b"\0")
     except OSError:
-        words = b""
-    return f"{process} {words.decode(errors='replace')[:120]}".strip()
+        return str(process)
+    line = b" ".join([os.path.basename(program), *words]).decode(errors="replace")
+    return f"{process} {line[:120]}".strip()
 
 
 def send(process, number):

@@ -89,7 +89,8 @@ def test_passing_parts(subtests):
 def run(folder, tests, *options, plugins=(), code=1, **environment):
     (folder / "test_it.py").write_text(textwrap.dedent(tests))
     plugins = [part for name in ("openhpu.testing.plugin", *plugins) for part in ("-p", name)]
-    command = ["-m", "pytest", "-p", "no:cacheprovider", *plugins, "-q", *options, "test_it.py"]
+    forks = ("-W", "ignore:This process:DeprecationWarning")  # from Python 3.12 on, beside threads
+    command = ["-m", "pytest", "-p", "no:cacheprovider", *plugins, "-q", *forks, *options, "test_it.py"]
     variables = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "GITHUB_ACTIONS": "", "PYTEST_ADDOPTS": ""}
     ended = run_python(command, folder, variables | environment, fails=None)
     assert ended.code == code, ended.out + ended.err
