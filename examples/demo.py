@@ -21,6 +21,7 @@ import torch
 from tqdm import tqdm
 
 import openhpu
+from benchmarks.children import ask_all
 from commands.budget import Budget, end_with
 from commands.child import ChildError
 from examples.peer import Peer
@@ -42,7 +43,10 @@ MIN_GAIN = 0.5
 
 
 def take_turns(budget: Budget, model: str, peers: dict[str, Peer], stretches: int, steps: int | None) -> dict[str, Any]:
-    """Let each peer train for `stretches` stretches, in turns. Seconds a step and last loss by peer."""
+    """Let each peer train for `stretches` stretches, in turns. Seconds a step and last loss by peer.
+
+    In the first one, which is not timed, those that compile do it side by side.
+    """
     arguments = () if steps is None else (steps,)
     found: dict[str, Any] = {name: {"seconds": [], "loss": 0.0} for name in peers}
     with tqdm(total=stretches * len(peers), unit="turn", ncols=COLUMNS) as bar:
@@ -51,18 +55,23 @@ def take_turns(budget: Budget, model: str, peers: dict[str, Peer], stretches: in
             bar.set_description(f"{model}: {name} {what}".ljust(40))
             budget.progress(model, f"{name} {what}")
 
+        compiling = {name: peer for name, peer in peers.items() if peer.lazy or peer.compiled}
+        show(" and ".join(compiling), "compile")
+        ask_all([*compiling.values()], "train", *arguments)
+        ask_all([*compiling.values()], "wait")
+        bar.update(len(compiling))
         for stretch in range(stretches):
             for name, peer in peers.items():
-                first = stretch == 0 and (peer.compiled or peer.lazy)
-                show(name, "trains and compiles" if first else "trains")
+                if stretch == 0 and name in compiling:
+                    continue
+                show(name, "trains")
                 found[name]["loss"], seconds = peer.answer_to("train", *arguments)
                 if stretch >= WARM_UP or stretch == stretches - 1:
                     found[name]["seconds"].append(seconds)
-                if peer.lazy:
-                    show(name, "compiles")
                 peer.answer_to("wait")
                 bar.update()
-            bar.set_postfix(loss=f"{found['hpu, lazy']['loss']:.3f}")
+            if stretch:
+                bar.set_postfix(loss=f"{found['hpu, lazy']['loss']:.3f}")
     budget.done(model)
     return found
 
@@ -119,6 +128,8 @@ def run(
         quality = {name: peer.answer_to("quality") for name, peer in peers.items()}
         reports = {name: peer.answer_to("report") for name, peer in peers.items()}
         baseline, text = peers["hpu, lazy"].answer_to("baseline"), peers["hpu, lazy"].answer_to("write")
+        for peer in peers.values():
+            peer.end()
     print(f"\n{title}")
     print_times(found, quality, what)
     for name, report in reports.items():
@@ -131,9 +142,11 @@ def main() -> int:
     """Run both; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=8, help="epochs on the digits")
-    parser.add_argument("--stretches", type=int, default=5, help="turns of each GPT")
+    parser.add_argument("--stretches", type=int, default=4, help="turns of each GPT")
     parser.add_argument("--steps", type=int, default=50, help="steps of a GPT in one turn")
     args = parser.parse_args()
+    if min(args.epochs, args.stretches) < 2:
+        parser.error("--epochs and --stretches: at least 2, since the first one compiles and is not timed")
     introduce(args)
     with Budget("make demo", MINUTES) as budget:
         try:

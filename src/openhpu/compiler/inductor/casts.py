@@ -20,7 +20,7 @@ from typing import Any
 from unittest import mock
 
 import torch
-from torch.utils._mode_utils import no_dispatch
+from torch.utils._python_dispatch import _disable_current_modes
 
 
 def _is_cut(source: torch.dtype | None, dtype: torch.dtype) -> bool:
@@ -30,7 +30,7 @@ def _is_cut(source: torch.dtype | None, dtype: torch.dtype) -> bool:
 
 def _converted(number: float, source: torch.dtype, dtype: torch.dtype) -> float:
     """What a tensor of `source` that holds this number holds as one of `dtype`."""
-    with no_dispatch():
+    with _disable_current_modes():
         return torch.tensor(number, dtype=source, device="cpu").to(dtype).item()
 
 
