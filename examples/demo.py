@@ -143,7 +143,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=8, help="epochs on the digits")
     parser.add_argument("--stretches", type=int, default=4, help="turns of each GPT")
-    parser.add_argument("--steps", type=int, default=50, help="steps of a GPT in one turn")
+    parser.add_argument("--steps", type=int, default=40, help="steps of a GPT in one turn")
     args = parser.parse_args()
     if min(args.epochs, args.stretches) < 2:
         parser.error("--epochs and --stretches: at least 2, since the first one compiles and is not timed")
