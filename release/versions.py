@@ -29,7 +29,7 @@ STEPS = {
 }
 _TOTAL = re.compile(r"(\d+) passed, (\d+) failed, (\d+) skipped\s*$")
 _CTEST = re.compile(r"tests passed(?:, (\d+) tests? failed)? out of (\d+)")
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (?:[\w-]+: )?(\S+)", re.MULTILINE)  # with the suite's name or without
 _MOST_FAILED = 40  # names that are kept
 
 
@@ -50,11 +50,12 @@ def outcome(step: str, output: str, code: int) -> dict[str, Any]:
 
 
 def kept(version: Version) -> Kept:
+    """The results of a version with the sources as they are. What a build writes among them is none of them."""
     sources = [
         path
         for each in SOURCES
         for path in sorted(each.rglob("*") if each.is_dir() else [each])
-        if path.suffix not in (".so", ".pyc") and path.is_file()
+        if path.suffix not in (".so", ".o", ".pyc") and path.is_file()
     ]
     return Kept(f"versions-{version.name}", fingerprint(sources, torch=version.torch))
 
