@@ -9,9 +9,7 @@ from release.environments import StepError
 
 
 def test_the_totals_of_a_suite_and_of_the_cpp_tests():
-    said = (
-        "FAILED hpu: tests/hpu/test_views.py::test_a\nERROR tests/hpu/test_b.py\n3 passed, 2 failed, 1 skipped\n"
-    )
+    said = "FAILED hpu: tests/hpu/test_views.py::test_a\nERROR tests/hpu/test_b.py\n3 passed, 2 failed, 1 skipped\n"
     assert versions.outcome("hpu", said, 1) == {
         "passed": 3,
         "failed": 2,

@@ -18,6 +18,7 @@ from torch.fx import GraphModule
 from openhpu.compiler.inductor import (
     biases,
     casts,
+    constants,
     contracted,
     dropped_stores,
     edges,
@@ -133,6 +134,7 @@ def build(
         mock.patch.object(cpp, "stride_at_vec_range", strides.quickly(cpp.stride_at_vec_range)),
         biases.in_loops(),
         casts.as_on_cpu(),
+        constants.rounded(),
         dropped_stores.guarded(),
         kernel_marks.marked(),
         overwritten_operands.kept(),
