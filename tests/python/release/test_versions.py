@@ -9,12 +9,15 @@ from release.environments import StepError
 
 
 def test_the_totals_of_a_suite_and_of_the_cpp_tests():
-    said = "FAILED hpu: tests/hpu/test_views.py::test_a\nERROR tests/hpu/test_b.py\n3 passed, 2 failed, 1 skipped\n"
+    said = (
+        "FAILED hpu: tests/hpu/test_copies.py::test_c\nFAILED tests/hpu/test_views.py::test_a - assert 1\n"
+        "ERROR tests/hpu/test_b.py\n3 passed, 3 failed, 1 skipped\n"
+    )
     assert versions.outcome("hpu", said, 1) == {
         "passed": 3,
-        "failed": 2,
+        "failed": 3,
         "skipped": 1,
-        "names": ["tests/hpu/test_b.py", "tests/hpu/test_views.py::test_a"],
+        "names": ["tests/hpu/test_b.py", "tests/hpu/test_copies.py::test_c", "tests/hpu/test_views.py::test_a"],
     }
     plain, sanitized = "100% tests passed, 0 tests failed out of 40\n", "98% tests passed, 1 tests failed out of 40\n"
     assert versions.outcome("C++ tests", plain + sanitized, 1) == {

@@ -176,7 +176,7 @@ def test_a_cache_that_cannot_be_used_costs_a_warning(tmp_path, monkeypatch):
 def test_what_cannot_be_sent_fails(service):
     service.ask(1, description(sites={1: lambda: None}))
     service.ask(2, {"nonsense": 1})
-    assert "<lambda>" in service.failed[1]
+    assert "local object 'test_what_cannot_be_sent_fails.<locals>.<lambda>'" in service.failed[1]
     assert "KeyError" in service.failed[2]
     assert service._process is None
 
